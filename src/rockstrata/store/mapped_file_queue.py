@@ -1,0 +1,206 @@
+"""A directory (or several) of equal-size files that together are one address space.
+
+Answers to RocketMQ's MappedFileQueue and MultiPathMappedFileQueue. One writer; readers see an
+immutable snapshot of the file list, so files may be rolled and deleted under them.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from rockstrata.errors import CorruptionError, ForeignFileError
+from rockstrata.store.disk import Disk
+from rockstrata.store.handles import FileHandles
+from rockstrata.store.mapped_file import MappedFile
+
+
+def file_name(start: int) -> str:
+    """20 digits, as RocketMQ names files by the offset of their first byte."""
+    return f"{start:020d}"
+
+
+class MappedFileQueue:
+    """Files sorted by their start; all of ``file_bytes``."""
+
+    def __init__(
+        self,
+        handles: FileHandles,
+        directories: Sequence[Path],
+        file_bytes: int,
+        *,
+        reserve: bool = False,
+        read_only: Iterable[Path] = (),
+        is_full: Callable[[Path], bool] = lambda path: False,
+    ) -> None:
+        self.disk: Disk = handles.disk
+        self.file_bytes = file_bytes
+        self.directories = tuple(directories)
+        self.files: tuple[MappedFile, ...] = ()
+        self.by_start: dict[int, MappedFile] = {}
+        self._handles = handles
+        self._reserve = reserve
+        self._read_only = frozenset(read_only)
+        self._is_full = is_full
+        self._unsynced_dirs: set[Path] = set()
+
+    # Loading
+
+    def load(self) -> None:
+        """Find the files. All cursors start at the full size; recovery moves them.
+
+        An empty last file is removed (a crash at creation leaves one). A name that is no number, or
+        another length, is refused: nothing is guessed and nothing is deleted.
+        """
+        found = sorted(
+            (name, directory)
+            for directory in {*self.directories, *self._read_only}
+            for name in self.disk.list_files(directory)
+        )
+        files: list[MappedFile] = []
+        for n, (name, directory) in enumerate(found):
+            path = directory / name
+            if not (name.isascii() and name.isdigit() and len(name) == 20):
+                raise ForeignFileError(
+                    "foreign file among the store's", path=path, expected="a name of 20 digits", found=name,
+                    hint="move it away and start again",
+                )
+            length = self.disk.file_bytes(path)
+            if length == 0 and n == len(found) - 1:
+                self.disk.unlink(path)
+                continue
+            self._check(path, int(name), length, files)
+            file = MappedFile(path, int(name), self.file_bytes, self._handles)
+            file.set_cursors(self.file_bytes)
+            files.append(file)
+        self._publish(files)
+
+    def _check(self, path: Path, start: int, length: int, before: list[MappedFile]) -> None:
+        if length != self.file_bytes:
+            raise ForeignFileError(
+                "wrong file size", path=path, expected=self.file_bytes, found=length,
+                hint="set the file size the store was written with, or restore the file from a copy",
+            )
+        if start % self.file_bytes:
+            raise ForeignFileError(
+                "file name is not a multiple of the file size", path=path, expected=f"k × {self.file_bytes}",
+                found=start, hint="set the file size the store was written with",
+            )
+        if before and before[-1].start == start:
+            raise ForeignFileError(
+                "the same file twice", path=path, found=str(before[-1].path),
+                hint="keep the newer copy, move the other away",
+            )
+        if before and before[-1].end != start:
+            raise CorruptionError(
+                "missing file", path=path, expected=file_name(before[-1].end), found=path.name,
+                hint="restore the missing file from a copy, or move the files before the hole away",
+            )
+
+    def _publish(self, files: Iterable[MappedFile]) -> None:
+        self.files = tuple(files)
+        self.by_start = {file.start: file for file in self.files}
+
+    # Asking
+
+    @property
+    def first(self) -> MappedFile | None:
+        """Oldest file."""
+        return self.files[0] if self.files else None
+
+    @property
+    def last(self) -> MappedFile | None:
+        """Newest file."""
+        return self.files[-1] if self.files else None
+
+    @property
+    def min_offset(self) -> int:
+        """Start of the oldest file, -1 if there is none."""
+        return self.files[0].start if self.files else -1
+
+    @property
+    def max_offset(self) -> int:
+        """End of readable data, 0 if there is none."""
+        files = self.files
+        return files[-1].start + files[-1].readable if files else 0
+
+    @property
+    def wrote_offset(self) -> int:
+        """End of appended data, readable or not yet."""
+        files = self.files
+        return files[-1].start + files[-1].wrote if files else 0
+
+    def find(self, offset: int) -> MappedFile | None:
+        """The file that holds ``offset``."""
+        return self.by_start.get(offset - offset % self.file_bytes)
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes on disk, reserved ones included."""
+        return len(self.files) * self.file_bytes
+
+    # Growing
+
+    def next_path(self, start: int) -> Path:
+        """Where the file beginning at ``start`` belongs: paths take turns, full ones are skipped."""
+        open_paths = [d for d in self.directories if d not in self._read_only]
+        usable = sorted(d for d in open_paths if not self._is_full(d)) or sorted(open_paths)
+        return usable[(start // self.file_bytes) % len(usable)] / file_name(start)
+
+    def create(self, start: int) -> MappedFile:
+        """Create the file on disk without adding it; the preallocator does this ahead of time."""
+        path = self.next_path(start)
+        self._handles.put(path, self.disk.create(path, self.file_bytes, reserve=self._reserve))
+        return MappedFile(path, start, self.file_bytes, self._handles)
+
+    def add(self, file: MappedFile) -> None:
+        """Append a created file to the address space."""
+        last = self.last
+        assert last is None or last.end == file.start, (last, file)
+        self._unsynced_dirs.add(file.path.parent)
+        self._publish((*self.files, file))
+
+    # Making durable
+
+    def sync_dirs(self) -> None:
+        """Make the names of new files durable; called before their content counts as flushed."""
+        while self._unsynced_dirs:
+            directory = self._unsynced_dirs.pop()
+            try:
+                self.disk.sync_dir(directory)
+            except BaseException:
+                self._unsynced_dirs.add(directory)
+                raise
+
+    # Shrinking
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop files beginning at or after ``offset`` and set the cursors of the one that holds it.
+
+        An ``offset`` at a file's very start drops that file too, unless it is the only one.
+        """
+        keep: list[MappedFile] = []
+        for file in self.files:
+            if file.end <= offset:
+                keep.append(file)
+            elif file.start < offset or (file.start == offset and not keep and file is self.files[0]):
+                file.set_cursors(offset - file.start)
+                keep.append(file)
+            else:
+                self._erase(file)
+        self._publish(keep)
+
+    def delete_first(self) -> MappedFile:
+        """Delete the oldest file; readers that hold its view keep it."""
+        file = self.files[0]
+        self._publish(self.files[1:])
+        self._erase(file)
+        return file
+
+    def destroy(self) -> None:
+        """Delete all files."""
+        files, self.files, self.by_start = self.files, (), {}
+        for file in files:
+            self._erase(file)
+
+    def _erase(self, file: MappedFile) -> None:
+        self._handles.forget(file.path)
+        self.disk.unlink(file.path)
