@@ -23,7 +23,8 @@ def pack_host(address: str, port: int) -> bytes:
     try:
         return socket.inet_pton(family, address) + _PORT.pack(port)
     except (OSError, struct.error) as error:
-        raise IllegalMessageError("bad host", expected="an IP address and a port", found=f"{address}:{port}") from error
+        found = f"{address}:{port}"
+        raise IllegalMessageError("bad host", expected="an IP address and a port", found=found) from error
 
 
 def parse_host(text: str) -> bytes:

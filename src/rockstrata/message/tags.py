@@ -1,0 +1,40 @@
+"""Java's string hash, and what the store makes of it: tag codes and index hashes.
+
+Answers to String.hashCode, MessageExtBrokerInner.tagsString2tagsCode and IndexFile.indexKeyHashMethod.
+Called by consume queues, index and filters; the kernels compute the same over bytes.
+"""
+
+import sys
+
+_UTF16 = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
+INDEX_TAG_TYPE = "T"
+
+
+def java_hash_code(text: str) -> int:
+    """Hash over UTF-16 code units, a signed 32-bit integer."""
+    h = 0
+    units = text.encode() if text.isascii() else memoryview(text.encode(_UTF16, "surrogatepass")).cast("H")
+    for unit in units:
+        h = (31 * h + unit) & 0xFFFF_FFFF
+    return h - 0x1_0000_0000 if h & 0x8000_0000 else h
+
+
+def index_hash(key: str) -> int:
+    """Hash of an index key, never negative: the smallest integer has no absolute value and counts as 0."""
+    h = abs(java_hash_code(key))
+    return 0 if h == 0x8000_0000 else h
+
+
+def index_key(topic: str, key: str) -> str:
+    """What the index hashes for a word of KEYS or for UNIQ_KEY."""
+    return f"{topic}#{key}"
+
+
+def index_tags_key(topic: str, tags: str) -> str:
+    """What the index of 5.5.0 hashes for TAGS."""
+    return f"{topic}#{INDEX_TAG_TYPE}#{tags}"
+
+
+def tags_code(tags: str | None) -> int:
+    """The tag code of a consume-queue unit: 0 without tags."""
+    return java_hash_code(tags) if tags else 0
