@@ -250,6 +250,7 @@ def test_camel_case_becomes_snake_case(key, snake):
         ("a=\\u4e2d\\uD83D\\uDE00", [(1, "a", "中😀")]),
         ("a=1\rb=2\r\nc=3", [(1, "a", "1"), (2, "b", "2"), (3, "c", "3")]),
         ("\\\n", []),
+        ("\\\n# still a comment\na=1", [(3, "a", "1")]),
     ],
 )
 def test_properties_are_read_as_java_reads_them(text, entries):

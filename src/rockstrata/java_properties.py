@@ -45,24 +45,22 @@ def escape_property(value: str) -> str:
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Entries joined over continuation lines, leading blanks and comments gone, escapes kept."""
-    pending: list[str] | None = None
+    pending = ""
     first = 0
     for number, line in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
         line = line.lstrip(_BLANKS)
-        if pending is None:
+        if not pending:
             if not line or line[0] in "#!":
                 continue
-            pending, first = [], number
+            first = number
         slashes = len(line) - len(line.rstrip("\\"))
         if slashes % 2:
-            pending.append(line[:-1])
+            pending += line[:-1]
             continue
-        pending.append(line)
-        entry, pending = "".join(pending), None
-        if entry:
-            yield first, entry
-    if pending is not None and (entry := "".join(pending)):
-        yield first, entry
+        yield first, pending + line
+        pending = ""
+    if pending:
+        yield first, pending
 
 
 def _key_end(entry: str) -> int:
