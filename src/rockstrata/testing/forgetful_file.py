@@ -38,6 +38,8 @@ class ForgetfulFile:
     def _put(self, position: int, data: Buffer) -> None:
         if not self._writable:
             raise DiskError("cannot write: opened for reading", path=self.path)
+        if not len(data):
+            return
         end = position + len(data)
         self._disk.claim(self.path, self._inode, end)
         self._inode.grow(end, self.path)
