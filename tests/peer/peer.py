@@ -65,7 +65,12 @@ def put(topic: str, body: bytes, *, queue_id: int = 0, **fields: Any) -> Answer:
 
 
 def put_batch(
-    topic: str, elements: Iterable[Mapping[str, Any]], *, queue_id: int = 0, inner: bool = False, **fields: Any
+    topic: str,
+    elements: Iterable[Mapping[str, Any]],
+    *,
+    queue_id: int = 0,
+    inner: bool = False,
+    **fields: Any,
 ) -> Answer:
     """A plan line for a batch; each element has body (bytes), and may have properties and flag."""
     encoded = [{**element, "body": _base64(element["body"])} for element in elements]
@@ -114,10 +119,16 @@ class Peer:
     def build(self) -> Path:
         if self._built is None:
             done = subprocess.run(
-                [str(_BUILD), self.version], capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False
+                [str(_BUILD), self.version],
+                capture_output=True,
+                text=True,
+                timeout=BUILD_TIMEOUT_S,
+                check=False,
             )
             if done.returncode != 0:
-                raise PeerError(f"build of the {self.version} peer failed:\n{done.stderr[-STDERR_TAIL_CHARACTERS:]}")
+                raise PeerError(
+                    f"build of the {self.version} peer failed:\n{done.stderr[-STDERR_TAIL_CHARACTERS:]}"
+                )
             self._built = Path(done.stdout.strip().splitlines()[-1])
         return self._built
 
@@ -207,9 +218,13 @@ class Peer:
         """Runs one command to its end and returns its answer lines."""
         call = self.command_line(command, directory, *words, conf=conf, plan=plan, **options)
         try:
-            done = subprocess.run(call, capture_output=True, timeout=timeout_s, check=False, env=self._environment())
+            done = subprocess.run(
+                call, capture_output=True, timeout=timeout_s, check=False, env=self._environment()
+            )
         except subprocess.TimeoutExpired as late:
-            raise PeerError(f"{command} took longer than {timeout_s} s\n{self._tails(late.stderr or b'')}") from late
+            raise PeerError(
+                f"{command} took longer than {timeout_s} s\n{self._tails(late.stderr or b'')}"
+            ) from late
         if done.returncode != 0:
             raise PeerError(f"{command} ended with {done.returncode}\n{self._tails(done.stderr)}")
         return list(answers(done.stdout.decode("utf-8").split("\n")))
@@ -254,7 +269,9 @@ class Peer:
         return call
 
     def _save(self, plan: Sequence[Mapping[str, Any]]) -> Path:
-        with tempfile.NamedTemporaryFile("w", dir=self.home, suffix=".plan", delete=False, encoding="utf-8") as file:
+        with tempfile.NamedTemporaryFile(
+            "w", dir=self.home, suffix=".plan", delete=False, encoding="utf-8"
+        ) as file:
             for step in plan:
                 file.write(json.dumps(step) + "\n")
             return Path(file.name)

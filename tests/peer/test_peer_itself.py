@@ -22,13 +22,20 @@ def letters(count: int) -> list[Answer]:
     """Every kind of record, several files of each kind."""
     plan: list[Answer] = []
     for number in range(count):
-        properties = {"KEYS": f"k{number} all", "TAGS": "AB"[number % 2], "UNIQ_KEY": f"U{number:031d}", "ü": "中😀"}
+        properties = {
+            "KEYS": f"k{number} all",
+            "TAGS": "AB"[number % 2],
+            "UNIQ_KEY": f"U{number:031d}",
+            "ü": "中😀",
+        }
         body = f"hällo {number} ".encode() * 20
         fields = {"properties": properties, "flag": number, "born_timestamp": 1_700_000_000_000 + number}
         plan.append(put("Orders", body, queue_id=number % 2, reconsume_times=number % 3, **fields))
     plan.append(put(LONG_TOPIC, b"second version of the record"))
     plan.append(put("Orders", b"IPv6", queue_id=2, born_host="[2001:db8::1]:99", store_host="[::1]:10911"))
-    plan.append(put("Orders", b"mixed", queue_id=2, born_host="[2001:db8::1]:99", store_host="10.0.0.1:10911"))
+    plan.append(
+        put("Orders", b"mixed", queue_id=2, born_host="[2001:db8::1]:99", store_host="10.0.0.1:10911")
+    )
     plan.append(put("Orders", b"committed", queue_id=2, sys_flag=8, prepared_transaction_offset=77))
     plan.append(put("Orders", b"prepared: no queue entry", queue_id=2, sys_flag=4))
     elements: list[dict[str, Any]] = [{"body": b"element %d" % i, "flag": i} for i in range(3)]
@@ -116,7 +123,10 @@ def test_both_versions_answer_the_same_questions_alike(
 
 def test_tags_are_keys_of_the_newer_index_only(peers: dict[str, Peer], tmp_path: Path) -> None:
     peers[NEWEST].write(tmp_path, letters(10), conf=SMALL_FILES, batch_topics=[BATCH_TOPIC])
-    questions = [{"op": "key", "topic": "Orders", "key": "A", "type": "T"}, {"op": "key", "topic": "Orders", "key": "A"}]
+    questions = [
+        {"op": "key", "topic": "Orders", "key": "A", "type": "T"},
+        {"op": "key", "topic": "Orders", "key": "A"},
+    ]
 
     by_tag, by_key = peers[NEWEST].query(tmp_path, questions, conf=SMALL_FILES, batch_topics=[BATCH_TOPIC])
 
@@ -129,7 +139,9 @@ def test_tags_are_keys_of_the_newer_index_only(peers: dict[str, Peer], tmp_path:
 def test_one_version_recovers_what_the_other_left_behind(
     peers: dict[str, Peer], tmp_path: Path, writer: str, reader: str, ending: str
 ) -> None:
-    written = peers[writer].write(tmp_path, letters(300), conf=SMALL_FILES, batch_topics=[BATCH_TOPIC], ending=ending)
+    written = peers[writer].write(
+        tmp_path, letters(300), conf=SMALL_FILES, batch_topics=[BATCH_TOPIC], ending=ending
+    )
     assert (tmp_path / "abort").exists()
 
     dumped = peers[reader].dump(tmp_path, conf=SMALL_FILES, batch_topics=[BATCH_TOPIC])
@@ -144,7 +156,9 @@ def test_one_version_recovers_what_the_other_left_behind(
 def test_acknowledged_messages_survive_a_kill(
     peers: dict[str, Peer], tmp_path: Path, writer: str, reader: str
 ) -> None:
-    process = peers[writer].spawn("stream", tmp_path, conf=SMALL_FILES, topic="Stream", queues=3, bytes=200, sync=True)
+    process = peers[writer].spawn(
+        "stream", tmp_path, conf=SMALL_FILES, topic="Stream", queues=3, bytes=200, sync=True
+    )
     acked = []
     with process:
         assert process.stdout is not None
