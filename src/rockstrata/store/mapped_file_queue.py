@@ -30,6 +30,7 @@ class MappedFileQueue:
         reserve: bool = False,
         read_only: Iterable[Path] = (),
         is_full: Callable[[Path], bool] = lambda path: False,
+        sync_levels: int = 1,
     ) -> None:
         self.disk: Disk = handles.disk
         self.file_bytes = file_bytes
@@ -40,6 +41,7 @@ class MappedFileQueue:
         self._reserve = reserve
         self._read_only = frozenset(read_only)
         self._is_full = is_full
+        self._sync_levels = sync_levels
         self._unsynced_dirs: set[Path] = set()
 
     # Loading
@@ -155,7 +157,8 @@ class MappedFileQueue:
         """Append a created file to the address space."""
         last = self.last
         assert last is None or last.end == file.start, (last, file)
-        self._unsynced_dirs.add(file.path.parent)
+        # The directories may be as new as the file: their own names must survive too.
+        self._unsynced_dirs.update(tuple(file.path.parents)[: self._sync_levels])
         self._publish((*self.files, file))
 
     # Making durable

@@ -1,0 +1,169 @@
+"""All consume queues of a store, by topic and queue id.
+
+Answers to RocketMQ's ConsumeQueueStore. Loaded and recovered at start, written by the dispatcher,
+flushed by its own service, asked by every read.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from rockstrata.errors import ConfigError, DiskError
+from rockstrata.store.batch_consume_queue import BatchConsumeQueue
+from rockstrata.store.consume_queue import ConsumeQueue
+from rockstrata.store.handles import FileHandles
+from rockstrata.store.store_config import StoreConfig
+
+log = logging.getLogger(__name__)
+
+Queue = ConsumeQueue | BatchConsumeQueue
+_INT_MAX = 2**31 - 1
+
+
+class ConsumeQueues:
+    """The table of queues. A queue has no directory until its first unit."""
+
+    def __init__(
+        self, config: StoreConfig, handles: FileHandles, is_batch_topic: Callable[[str], bool]
+    ) -> None:
+        self._config = config
+        self._handles = handles
+        self._is_batch_topic = is_batch_topic
+        self._table: dict[str, dict[int, Queue]] = {}
+        self._dirty: set[Queue] = set()
+        self._lock = threading.Lock()
+
+    # Finding
+
+    def get(self, topic: str, queue_id: int) -> Queue | None:
+        """A queue that exists."""
+        queues = self._table.get(topic)
+        return queues.get(queue_id) if queues is not None else None
+
+    def ensure(self, topic: str, queue_id: int) -> Queue:
+        """A queue, made if there is none."""
+        queue = self.get(topic, queue_id)
+        if queue is None:
+            with self._lock:
+                queue = self.get(topic, queue_id)
+                if queue is None:
+                    queue = self._make(topic, queue_id, batch=self._is_batch_topic(topic))
+                    # Copied, not changed: readers iterate without the lock.
+                    self._table = {**self._table, topic: {**self._table.get(topic, {}), queue_id: queue}}
+        return queue
+
+    def __iter__(self) -> Iterator[Queue]:
+        for queues in tuple(self._table.values()):
+            yield from tuple(queues.values())
+
+    def topics(self) -> dict[str, list[int]]:
+        """Queue ids of every topic that has queues, sorted."""
+        return {topic: sorted(queues) for topic, queues in sorted(self._table.items())}
+
+    def _make(self, topic: str, queue_id: int, *, batch: bool) -> Queue:
+        config = self._config
+        if batch:
+            directory = config.batch_consume_queue_dir / topic / str(queue_id)
+            return BatchConsumeQueue(
+                self._handles, directory, topic, queue_id, config.batch_consume_queue_file_bytes
+            )
+        directory = config.consume_queue_dir / topic / str(queue_id)
+        return ConsumeQueue(self._handles, directory, topic, queue_id, config.consume_queue_file_bytes)
+
+    # Starting
+
+    def load(self) -> None:
+        """Find every queue on disk. A queue of the wrong kind for its topic is refused."""
+        self._table = {}
+        self._load_from(self._config.consume_queue_dir, batch=False)
+        self._load_from(self._config.batch_consume_queue_dir, batch=True)
+
+    def _load_from(self, root: Path, *, batch: bool) -> None:
+        disk = self._handles.disk
+        for topic in disk.list_dirs(root):
+            for name in disk.list_dirs(root / topic):
+                if not (name.isascii() and name.isdigit() and int(name) <= _INT_MAX):
+                    log.warning("skipping %s: not a queue id", root / topic / name)
+                    continue
+                if self._is_batch_topic(topic) is not batch:
+                    raise ConfigError(
+                        "queue of the wrong kind", path=root / topic / name,
+                        expected="queue.type=BatchCQ" if batch else "queue.type=SimpleCQ",
+                        found="another type in topics.json",
+                        hint="correct the topic's attributes in config/topics.json",
+                    )  # fmt: skip
+                queue = self._make(topic, int(name), batch=batch)
+                queue.load()
+                if queue.queue.files:
+                    self._table.setdefault(topic, {})[int(name)] = queue
+
+    def recover(self, *, clean: bool) -> None:
+        """Find the end of every queue."""
+        for queue in self:
+            queue.recover(clean=clean)
+
+    @property
+    def max_physical(self) -> int:
+        """End of the last record any queue has a unit for, -1 if there is none."""
+        return max((queue.max_physical for queue in self), default=-1)
+
+    def truncate_physical(self, end: int) -> None:
+        """Drop units of records at or after ``end``."""
+        for queue in self:
+            queue.truncate_physical(end)
+
+    def correct_min(self, min_physical: int) -> None:
+        """Move every queue's minimum to the first record still in the log."""
+        for queue in self:
+            queue.correct_min(min_physical)
+
+    # Writing
+
+    def mark_dirty(self, queue: Queue) -> None:
+        """The dispatcher wrote to this queue."""
+        self._dirty.add(queue)
+
+    def flush(self, least_pages: int = 0) -> None:
+        """Make units durable; with 0 every unit written before the call."""
+        failed: DiskError | None = None
+        for queue in tuple(self._dirty):
+            # Discarded first: what is written from now on marks the queue again.
+            if least_pages == 0:
+                self._dirty.discard(queue)
+            try:
+                queue.flush(least_pages)
+            except DiskError as error:
+                self._dirty.add(queue)
+                failed = failed or error
+        if failed is not None:
+            raise failed
+
+    # Removing
+
+    def delete_files_before(self, min_physical: int) -> int:
+        """Delete queue files whose records are gone, and correct the minimums."""
+        deleted = 0
+        for queue in self:
+            deleted += queue.delete_files_before(min_physical)
+            queue.correct_min(min_physical)
+        return deleted
+
+    def delete_topic(self, topic: str) -> int:
+        """Destroy the queues of a topic; returns how many there were."""
+        with self._lock:
+            table = dict(self._table)
+            queues = table.pop(topic, {})
+            self._table = table
+        for queue in queues.values():
+            self._dirty.discard(queue)
+            queue.destroy()
+        for root in (self._config.consume_queue_dir, self._config.batch_consume_queue_dir):
+            if not self._handles.disk.list_dirs(root / topic):
+                self._handles.disk.remove_dir(root / topic)
+        return len(queues)
+
+    def destroy(self) -> None:
+        """Destroy every queue: they will be rebuilt from the log."""
+        for topic in self.topics():
+            self.delete_topic(topic)
