@@ -73,7 +73,7 @@ def _topic_bytes(topic: str) -> bytes:
         raise IllegalMessageError("topic is not valid Unicode", found=repr(topic)) from error
 
 
-def _stored_properties(message: Message, append_crc: bool) -> bytes:
+def stored_properties(message: Message, append_crc: bool) -> bytes:
     """The properties as the record holds them, without the CRC that will follow."""
     if not append_crc:
         return message.properties
@@ -101,7 +101,7 @@ def encode_record(
         raise IllegalMessageError(
             f"topic too long for a V{version} record", expected=f"at most {topic_bytes_max}", found=len(topic)
         )
-    properties = _stored_properties(message, append_crc)
+    properties = stored_properties(message, append_crc)
     properties_length = len(properties) + (RECORD_CRC_BYTES if append_crc else 0)
     if properties_length > props.PROPERTIES_BYTES_MAX:
         raise PropertiesSizeExceededError(

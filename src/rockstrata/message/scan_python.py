@@ -85,7 +85,11 @@ def walk_python(
         topic = topics.names[topic_id]
         table = props.decode(bytes(view[at + size - properties_length : at + size]))
         tags = table.get(props.TAGS)
-        code = delayed_tags_code(delay_levels, table.get(props.DELAY), store_timestamp) if topic == SCHEDULE_TOPIC else None
+        code = (
+            delayed_tags_code(delay_levels, table.get(props.DELAY), store_timestamp)
+            if topic == SCHEDULE_TOPIC
+            else None
+        )
         base = java_integer(table.get(props.INNER_BASE, ""), 64)
         rows.append((
             at, size, queue_id, queue_offset, physical_offset, store_timestamp, flags, topic_id,

@@ -1,0 +1,180 @@
+"""Many messages as arrays, written into a log buffer by one kernel call.
+
+Answers to MessageExtEncoder.encode for MessageExtBatch, with any mixture of topics and queues.
+Called by the store's put of many messages, under the put lock: what can be prepared before is.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rockstrata.errors import IllegalMessageError
+from rockstrata.message.crc import RECORD_CRC_BYTES
+from rockstrata.message.model import Message
+from rockstrata.message.properties import PROPERTIES_BYTES_MAX
+from rockstrata.message.record import (
+    HEAD_ROOM_BYTES,
+    MAX_MESSAGE_BYTES,
+    V2_TOPIC_BYTES_MAX,
+    encode_record,
+    record_version,
+    stored_properties,
+)
+from rockstrata.message.sys_flag import host_bits
+
+
+@dataclass(frozen=True, eq=False)
+class PackedMessages:
+    """Messages checked and laid out for the encoder; ``sizes`` are those of their records."""
+
+    bodies: NDArray[np.uint8]
+    body_start: NDArray[np.int64]
+    body_length: NDArray[np.int64]
+    properties: NDArray[np.uint8]
+    properties_start: NDArray[np.int64]
+    properties_length: NDArray[np.int64]
+    topics: NDArray[np.uint8]
+    topic_start: NDArray[np.int64]
+    topic_length: NDArray[np.int64]
+    topic_row: NDArray[np.int32]
+    hosts: NDArray[np.uint8]
+    born_host_row: NDArray[np.int32]
+    store_host_row: NDArray[np.int32]
+    version: NDArray[np.int32]
+    queue_id: NDArray[np.int32]
+    flag: NDArray[np.int32]
+    sys_flag: NDArray[np.int32]
+    born_timestamp: NDArray[np.int64]
+    reconsume_times: NDArray[np.int32]
+    prepared_offset: NDArray[np.int64]
+    sizes: NDArray[np.int32]
+    append_crc: bool
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def write(
+        self,
+        out: NDArray[np.uint8],
+        position: int,
+        file_end: int,
+        base_physical_offset: int,
+        queue_offset: NDArray[np.int64],
+        store_timestamp: int,
+        *,
+        first: int = 0,
+        positions: NDArray[np.int64],
+    ) -> int:
+        """Write messages from ``first`` on to ``out[position:file_end]``; the number written.
+
+        ``base_physical_offset`` is the address of ``out[0]`` in the log. Stops before the first
+        record that does not leave room for a blank; ``positions[n]`` is where message n went.
+        """
+        from rockstrata.message import kernels
+
+        assert 0 <= position <= file_end <= len(out), "the room lies in the buffer"
+        assert len(queue_offset) == len(positions) == len(self), "one item per message"
+        return int(
+            kernels.encode_records(
+                self.bodies, self.body_start, self.body_length,
+                self.properties, self.properties_start, self.properties_length,
+                self.topics, self.topic_start, self.topic_length, self.topic_row,
+                self.hosts, self.born_host_row, self.store_host_row,
+                self.version, self.queue_id, self.flag, self.sys_flag, self.born_timestamp,
+                self.reconsume_times, self.prepared_offset, queue_offset,
+                np.int64(store_timestamp), self.append_crc, out, np.int64(position), np.int64(file_end),
+                np.int64(base_physical_offset), np.int64(first), positions, self.sizes,
+            )
+        )  # fmt: skip
+
+
+def pack_messages(
+    messages: Sequence[Message],
+    store_host: bytes,
+    *,
+    append_crc: bool = False,
+    max_message_bytes: int = MAX_MESSAGE_BYTES,
+) -> PackedMessages:
+    """Lay messages out for ``PackedMessages.write``; raises what ``encode_record`` would."""
+    try:
+        return _pack(messages, store_host, append_crc, max_message_bytes)
+    except (OverflowError, ValueError):
+        # The reference encoder knows which message is wrong, and why.
+        for message in messages:
+            encode_record(
+                message, queue_offset=0, physical_offset=0, store_timestamp=0, store_host=store_host,
+                append_crc=append_crc, max_message_bytes=max_message_bytes,
+            )  # fmt: skip
+        raise
+
+
+def _pack(
+    messages: Sequence[Message], store_host: bytes, append_crc: bool, max_message_bytes: int
+) -> PackedMessages:
+    bodies = [m.body for m in messages]
+    properties = [m.properties for m in messages]
+    if append_crc:
+        properties = [stored_properties(m, True) + bytes(RECORD_CRC_BYTES) for m in messages]
+    topic_rows: dict[str, int] = {}
+    topic_row = [topic_rows.setdefault(m.topic, len(topic_rows)) for m in messages]
+    topics = [topic.encode() for topic in topic_rows]
+    host_rows: dict[bytes, int] = {}
+    born_row = [host_rows.setdefault(m.born_host, len(host_rows)) for m in messages]
+    store_row = [host_rows.setdefault(m.store_host or store_host, len(host_rows)) for m in messages]
+    if any(len(host) not in {8, 20} for host in host_rows):
+        raise IllegalMessageError("bad host", expected="8 or 20 bytes")
+    flags = [m.sys_flag & ~0x30 | host_bits(m.born_host, m.store_host or store_host) for m in messages]
+    body_length, properties_length, topic_length = _lengths(bodies), _lengths(properties), _lengths(topics)
+    topic_row_array = np.array(topic_row, np.int32)
+    version = np.array([record_version(topic) for topic in topics], np.int32)[topic_row_array]
+    sys_flag = np.array(flags, np.int32)
+    host_bytes = 12 * (((sys_flag >> 4) & 1) + ((sys_flag >> 5) & 1)) + 16
+    sizes = 74 + host_bytes + version + body_length + topic_length[topic_row_array] + properties_length
+    if len(messages) and (
+        body_length.max() > max_message_bytes
+        or sizes.max() > max_message_bytes + HEAD_ROOM_BYTES
+        or properties_length.max() > PROPERTIES_BYTES_MAX
+        or topic_length.max() > V2_TOPIC_BYTES_MAX
+    ):
+        raise IllegalMessageError("a message is too long")
+    return PackedMessages(
+        bodies=_blob(bodies),
+        body_start=_starts(body_length),
+        body_length=body_length,
+        properties=_blob(properties),
+        properties_start=_starts(properties_length),
+        properties_length=properties_length,
+        topics=_blob(topics),
+        topic_start=_starts(topic_length),
+        topic_length=topic_length,
+        topic_row=topic_row_array,
+        hosts=_blob([host.ljust(20, b"\0") for host in host_rows]),
+        born_host_row=np.array(born_row, np.int32),
+        store_host_row=np.array(store_row, np.int32),
+        version=version,
+        queue_id=np.array([m.queue_id for m in messages], np.int32),
+        flag=np.array([m.flag for m in messages], np.int32),
+        sys_flag=sys_flag,
+        born_timestamp=np.array([m.born_timestamp for m in messages], np.int64),
+        reconsume_times=np.array([m.reconsume_times for m in messages], np.int32),
+        prepared_offset=np.array([m.prepared_transaction_offset for m in messages], np.int64),
+        sizes=sizes.astype(np.int32),
+        append_crc=append_crc,
+    )
+
+
+def _lengths(parts: Sequence[bytes]) -> NDArray[np.int64]:
+    return np.fromiter(map(len, parts), np.int64, len(parts))
+
+
+def _starts(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.cumsum(lengths, dtype=np.int64) - lengths
+
+
+def _blob(parts: Sequence[bytes]) -> NDArray[np.uint8]:
+    # A bytearray, so that the array is writable: kernels are compiled for writable arrays only.
+    joined: Any = bytearray().join(parts)
+    return np.frombuffer(joined, np.uint8)

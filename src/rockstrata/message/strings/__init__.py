@@ -1,0 +1,1 @@
+"""Text and properties, as kernels read them."""

@@ -1,0 +1,1 @@
+"""Words of memory, as kernels read and write them."""
