@@ -43,7 +43,7 @@ class ForgetfulFile:
         end = position + len(data)
         self._disk.claim(self.path, self._inode, end)
         self._inode.grow(end, self.path)
-        self._inode.volatile[position:end] = data
+        self._inode.write(position, data)
         self._inode.modified_ms = self._disk.clock.now_ms()
 
     def sync(self) -> None:

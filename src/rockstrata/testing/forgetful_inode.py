@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rockstrata.errors import DiskError
-from rockstrata.store.disk import PAGE_BYTES
+from rockstrata.store.disk import PAGE_BYTES, Buffer
 
 SECTOR_BYTES = 512
 
@@ -62,6 +62,13 @@ class Inode:
                 path=path,
                 hint="the forgetful disk is stricter than Linux here: drop the view first",
             ) from error
+
+    def write(self, position: int, data: Buffer) -> None:
+        """Write inside the length; pages that a sync gave up are dirty again, even if nothing changes."""
+        end = position + len(data)
+        self.volatile[position:end] = data
+        for number in range(position // PAGE_BYTES, -(-end // PAGE_BYTES)):
+            self._given_up.pop(number, None)
 
     def replace(self, data: bytes) -> None:
         """New content of a new length; old views keep the old bytes."""
