@@ -4,7 +4,8 @@ Answer to CommitLog.checkMessageAndReturnSize, DispatchRequest and MessageExtEnc
 Called by scan.py and packed.py only, which import this module on first use; it needs numba.
 """
 
-# mypy: allow-untyped-defs, allow-untyped-calls
+# numba types these functions itself.
+# mypy: ignore-errors
 import numpy as np
 
 from rockstrata.kernel import crc32_at, kernel
@@ -59,7 +60,7 @@ _MIX = _U64(0x9E3779B97F4A7C15)
 
 
 @kernel
-def _topic_entry(base, start, length, slots, hashes, starts, lengths, blob):
+def _topic_entry(base, start, length, slots, hashes, starts, lengths, blob):  # noqa: PLR0917
     """The table's entry for these bytes, or -1."""
     h = _U64(length)
     at = 0
@@ -78,9 +79,9 @@ def _topic_entry(base, start, length, slots, hashes, starts, lengths, blob):
         entry = _I64(slots[slot])
         if entry < 0:
             return _I64(-1)
-        if hashes[entry] == h and lengths[entry] == length:
-            if same_bytes(base + start, names + starts[entry], length):
-                return entry
+        equal = hashes[entry] == h and lengths[entry] == length
+        if equal and same_bytes(base + start, names + starts[entry], length):
+            return entry
         slot = (slot + _1) & mask
 
 
@@ -99,7 +100,7 @@ def _record_crc_is_good(base, start, size):
 
 
 @kernel
-def walk(
+def walk(  # noqa: PLR0917
     buffer, limit, max_rows, options, delays, state,
     slots, hashes, ids, starts, lengths, blob, topic_flags, key_seeds, tags_seeds,
     position, size, queue_id, queue_offset, physical_offset, store_timestamp, sys_flag, topic_id,
@@ -268,7 +269,7 @@ def _append_record_crc(start, size):
 
 
 @kernel
-def encode_records(
+def encode_records(  # noqa: PLR0917
     bodies, body_start, body_length, properties, properties_start, properties_length,
     topics, topic_start, topic_length, topic_row, hosts, born_host_row, store_host_row,
     version, queue_id, flag, sys_flag, born_timestamp, reconsume_times, prepared_offset, queue_offset,

@@ -61,12 +61,12 @@ class PackedMessages:
         out: NDArray[np.uint8],
         position: int,
         file_end: int,
+        *,
         base_physical_offset: int,
         queue_offset: NDArray[np.int64],
         store_timestamp: int,
-        *,
-        first: int = 0,
         positions: NDArray[np.int64],
+        first: int = 0,
     ) -> int:
         """Write messages from ``first`` on to ``out[position:file_end]``; the number written.
 
@@ -77,8 +77,9 @@ class PackedMessages:
 
         assert 0 <= position <= file_end <= len(out), "the room lies in the buffer"
         assert len(queue_offset) == len(positions) == len(self), "one item per message"
+        encode_records: Any = kernels.encode_records
         return int(
-            kernels.encode_records(
+            encode_records(
                 self.bodies, self.body_start, self.body_length,
                 self.properties, self.properties_start, self.properties_length,
                 self.topics, self.topic_start, self.topic_length, self.topic_row,

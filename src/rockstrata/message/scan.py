@@ -120,6 +120,7 @@ def scan(
         )  # fmt: skip
     from rockstrata.message import kernels as k
 
+    walk: Any = k.walk
     options = (
         (k.CHECK_CRC if check_crc else 0)
         | (k.RECORD_CRC if verify_record_crc else 0)
@@ -134,7 +135,7 @@ def scan(
     key_first = np.empty(rows + 1, np.int64)
     key_hash = np.empty(3 * rows + 16 if keys else 0, np.int32)
     while True:
-        k.walk(
+        walk(
             buffer, np.int64(limit), np.int64(max_records), np.int64(options), delays, state,
             *topics.arrays(), *columns, key_first, key_hash,
         )  # fmt: skip
@@ -153,7 +154,7 @@ def scan(
             break
     n = int(state[k.ROWS])
     return Scan(
-        *(column[:n] for column in columns),
+        **_named(columns, n),
         key_first=key_first[: n + 1],
         key_hash=key_hash[: int(state[k.KEY_COUNT])],
         end=int(state[k.POSITION]),
@@ -189,6 +190,10 @@ class _Writable:
 def _rows_expected(region_bytes: int, max_records: int) -> int:
     """Room for records of 256 bytes; a log of smaller ones makes the arrays grow once or twice."""
     return min(max_records, max(16, region_bytes // 256 + 1))
+
+
+def _named(columns: list[NDArray[Any]], rows: int) -> dict[str, Any]:
+    return {name: column[:rows] for name, column in zip(ROW_DTYPES, columns, strict=True)}
 
 
 def _resized(array: NDArray[Any], length: int) -> NDArray[Any]:

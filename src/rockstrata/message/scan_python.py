@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rockstrata.message import properties as props
-from rockstrata.message.crc import RECORD_CRC_BYTES, body_crc, verify_record_crc as record_crc_is_good
+from rockstrata.message.crc import RECORD_CRC_BYTES, body_crc
+from rockstrata.message.crc import verify_record_crc as record_crc_is_good
 from rockstrata.message.delay import SCHEDULE_TOPIC, delayed_tags_code
 from rockstrata.message.layouts import (
     MAGIC_BLANK,
@@ -55,7 +56,7 @@ def walk_python(
     stop_on_bad_crc: bool,
 ) -> Scan:
     """What ``scan`` promises, record by record."""
-    view = memoryview(buffer)
+    view = buffer.data
     rows: list[tuple[Any, ...]] = []
     key_first = [0]
     key_hash: list[int] = []
@@ -104,8 +105,12 @@ def walk_python(
         key_first.append(len(key_hash))
         at += size
     columns = list(zip(*rows, strict=True)) or [()] * len(ROW_DTYPES)
+    arrays: dict[str, Any] = {
+        name: np.array(column, dtype)
+        for (name, dtype), column in zip(ROW_DTYPES.items(), columns, strict=True)
+    }
     return Scan(
-        *(np.array(c, dtype) for c, dtype in zip(columns, ROW_DTYPES.values(), strict=True)),
+        **arrays,
         key_first=np.array(key_first, np.int64),
         key_hash=np.array(key_hash, np.int32),
         end=at,

@@ -4,7 +4,8 @@ Answers to String.hashCode, Integer.parseInt and MessageDecoder.string2messagePr
 Called by the walk; properties.py, tags.py and text.py say the same in Python.
 """
 
-# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
+# numba types these functions itself.
+# mypy: ignore-errors
 from typing import Any
 
 import numpy as np
@@ -87,8 +88,9 @@ def _hash_units(base, start, end, h):
                     taken = 3
                     if not (b0 == 0xED and b1 >= 0xA0):
                         unit = (b0 & 0x0F) << 12 | (b1 & 0x3F) << 6 | (b2 & 0x3F)
-        elif 0xF0 <= b0 <= 0xF4 and b1 & 0xC0 == 0x80:
-            if not (b0 == 0xF0 and b1 < 0x90) and not (b0 == 0xF4 and b1 >= 0x90):
+        elif 0xF0 <= b0 <= 0xF4:
+            in_range = not (b0 == 0xF0 and b1 < 0x90) and not (b0 == 0xF4 and b1 >= 0x90)
+            if b1 & 0xC0 == 0x80 and in_range:
                 taken = 2
                 if b2 & 0xC0 == 0x80:
                     taken = 3
@@ -116,7 +118,7 @@ def integer(base, start, end, bits):
     """Whether the text is a decimal integer of so many bits, and its value."""
     at = start
     first = load8(base + at)
-    if first == 0x2D or first == 0x2B:
+    if first in (0x2D, 0x2B):
         at += 1
     value = _0
     valid = at < end
@@ -154,8 +156,9 @@ def _note(base, start, separator, end, notes):
     elif length == 10:
         if load64(base + start) == _N_BASE and load16(base + start + 8) == 0x4553:
             place = BASE_AT
-    elif length == 20 and load64(base + start) == _N_MULTI and load64(base + start + 8) == _N_MULTI_2:
-        if load32(base + start + 16) == _N_MULTI_3:
+    elif length == 20:
+        begins = load64(base + start) == _N_MULTI and load64(base + start + 8) == _N_MULTI_2
+        if begins and load32(base + start + 16) == _N_MULTI_3:
             place = MULTI_AT
     if place >= 0:
         notes[place] = separator + 1
@@ -198,7 +201,7 @@ def read_properties(base, start, end, buffer_end, notes):
 
 
 @kernel
-def hash_words(base, start, end, buffer_end, seed, key_hash, key_end):
+def hash_words(base, start, end, buffer_end, seed, key_hash, key_end):  # noqa: PLR0917
     """Hash each blank-separated word; the new end of the keys, or -1 if there is no room."""
     word = start
     block = start

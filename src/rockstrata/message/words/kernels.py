@@ -4,7 +4,8 @@ Answers to no RocketMQ class; Java's ByteBuffer does this there.
 Called by the other kernels of this package. Addresses are int64, lengths are the caller's care.
 """
 
-# mypy: allow-untyped-defs, allow-untyped-calls, allow-untyped-decorators
+# numba types these functions itself.
+# mypy: ignore-errors
 import sys
 from typing import Any
 
@@ -66,6 +67,8 @@ swap16, swap32, swap64 = _swapper(16), _swapper(32), _swapper(64)
 
 @intrinsic
 def copy(typingctx: Any, target: Any, source: Any, length: Any) -> Any:
+    """Copy so many bytes from one address to another."""
+
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         byte = ir.IntType(8).as_pointer()
         cgutils.raw_memcpy(
