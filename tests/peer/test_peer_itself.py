@@ -177,3 +177,45 @@ def test_acknowledged_messages_survive_a_kill(
         assert message["physical_offset"] == answer["physical_offset"]
         assert message["queue_offset"] == answer["queue_offset"] == message["read_at"]
         assert base64.b64decode(message["body"]).startswith(b"%d;" % answer["ack"])
+
+
+@WRITER_THEN_READER
+def test_a_whole_broker_delays_commits_and_remembers_offsets(
+    peers: dict[str, Peer], tmp_path: Path, writer: str, reader: str
+) -> None:
+    def half(number: int) -> Answer:
+        properties = {"PGROUP": "producers", "TRAN_MSG": "true", "UNIQ_KEY": f"H{number}"}
+        return {"op": "half", **put("Orders", b"half %d" % number, queue_id=1, properties=properties)}
+
+    plan: list[Answer] = [
+        {"op": "create_topic", "topic": "Orders", "queues": 2},
+        {"op": "put", **put("Orders", b"delayed", properties={"DELAY": "1", "TAGS": "A"})},
+        half(0),
+        half(1),
+        {"op": "commit", "ref": 2},
+        {"op": "rollback", "ref": 3},
+        {"op": "flush_op"},
+        {"op": "commit_offset", "group": "readers", "topic": "Orders", "queue_id": 1, "offset": 1},
+        {"op": "wait_max", "topic": "Orders", "queue_id": 0, "max": 1},
+        # The offset of a level moves at the round after the delivery, 100 ms later.
+        {"op": "sleep_ms", "n": 500},
+        {"op": "delay_offsets"},
+    ]
+    steps = peers[writer].broker(tmp_path, plan, conf=SMALL_FILES)
+    dumped = peers[reader].dump(tmp_path, conf=SMALL_FILES)
+    again = peers[reader].broker(tmp_path, [{**plan[7], "op": "query_offset"}], conf=SMALL_FILES)
+
+    assert next(step for step in steps if step.get("step") == 8)["reached"]
+    assert next(step for step in steps if step.get("step") == 10)["offsets"] == {"1": 1}
+    assert not steps[-1]["abort_left"]
+    (delayed,) = dumped.messages["Orders", 0]
+    assert (delayed["tags"], delayed["properties"]["REAL_TOPIC"]) == ("A", "Orders")
+    (committed,) = dumped.messages["Orders", 1]
+    assert committed["sys_flag"] == 8
+    assert (
+        committed["prepared_transaction_offset"]
+        == dumped.messages["RMQ_SYS_TRANS_HALF_TOPIC", 0][0]["physical_offset"]
+    )
+    (operation,) = dumped.messages["RMQ_SYS_TRANS_OP_HALF_TOPIC", 0]
+    assert base64.b64decode(operation["body"]) == b"0,1,"
+    assert next(step for step in again if step.get("op") == "query_offset")["offset"] == 1

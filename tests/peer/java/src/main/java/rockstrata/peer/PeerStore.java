@@ -122,6 +122,10 @@ final class PeerStore {
 
     /** Waits until every stored byte has been dispatched; false when that does not happen. */
     boolean awaitDispatch() throws InterruptedException {
+        return awaitDispatch(store);
+    }
+
+    static boolean awaitDispatch(DefaultMessageStore store) throws InterruptedException {
         long deadline = System.currentTimeMillis() + DISPATCH_LIMIT_MS;
         while (store.getReputFromOffset() < store.getMaxPhyOffset()) {
             if (System.currentTimeMillis() > deadline) {
