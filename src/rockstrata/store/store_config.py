@@ -11,10 +11,8 @@ from enum import Enum
 
 from rockstrata.config import LONG_MAX, setting
 from rockstrata.errors import ConfigError
+from rockstrata.message.delay import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from rockstrata.store.store_files import StoreFiles
-
-_DELAY_UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_DELAY_LEVEL = re.compile(r"([0-9]{1,12})([smhd])")
 
 
 class FlushDiskType(Enum):
@@ -235,9 +233,7 @@ class StoreConfig(StoreFiles):
 
     # Delay, transactions, retry, consumer offsets.
     message_delay_level: str = setting(
-        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
-        key="messageDelayLevel",
-        doc="Delays of levels 1, 2, …, in s, m, h or d.",
+        DEFAULT_DELAY_LEVELS, key="messageDelayLevel", doc="Delays of levels 1, 2, …, in s, m, h or d."
     )
     flush_delay_offset_interval_ms: int = setting(
         10_000,
@@ -316,14 +312,7 @@ class StoreConfig(StoreFiles):
     @property
     def delay_levels_ms(self) -> tuple[int, ...]:
         """Delay of each level; level 1 comes first."""
-        levels = [_DELAY_LEVEL.fullmatch(word) for word in self.message_delay_level.split()]
-        if not levels or None in levels:
-            raise ConfigError(
-                "setting message_delay_level",
-                expected="numbers with s, m, h or d, separated by blanks",
-                found=repr(self.message_delay_level),
-            )
-        return tuple(int(level[1]) * _DELAY_UNITS_MS[level[2]] for level in levels if level)
+        return parse_delay_levels(self.message_delay_level)
 
     @property
     def delete_hours(self) -> frozenset[int]:
