@@ -23,7 +23,7 @@ from rockstrata.message.record import (
     record_version,
     stored_properties,
 )
-from rockstrata.message.sys_flag import host_bits
+from rockstrata.message.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,15 +125,25 @@ def _pack(
     host_rows: dict[bytes, int] = {}
     born_row = [host_rows.setdefault(m.born_host, len(host_rows)) for m in messages]
     store_row = [host_rows.setdefault(m.store_host or store_host, len(host_rows)) for m in messages]
-    if any(len(host) not in {8, 20} for host in host_rows):
-        raise IllegalMessageError("bad host", expected="8 or 20 bytes")
-    flags = [m.sys_flag & ~0x30 | host_bits(m.born_host, m.store_host or store_host) for m in messages]
     body_length, properties_length, topic_length = _lengths(bodies), _lengths(properties), _lengths(topics)
     topic_row_array = np.array(topic_row, np.int32)
     version = np.array([record_version(topic) for topic in topics], np.int32)[topic_row_array]
-    sys_flag = np.array(flags, np.int32)
-    host_bytes = 12 * (((sys_flag >> 4) & 1) + ((sys_flag >> 5) & 1)) + 16
-    sizes = 74 + host_bytes + version + body_length + topic_length[topic_row_array] + properties_length
+    born_host_row, store_host_row = np.array(born_row, np.int32), np.array(store_row, np.int32)
+    host_length = _lengths(list(host_rows))
+    if not np.isin(host_length, (8, 20)).all():
+        raise IllegalMessageError("bad host", expected="8 or 20 bytes")
+    born_length, store_length = host_length[born_host_row], host_length[store_host_row]
+    flags = np.array([m.sys_flag for m in messages], np.int32) & ~0x30
+    flags |= ((born_length == 20) * BORN_HOST_V6 | (store_length == 20) * STORE_HOST_V6).astype(np.int32)
+    sizes = (
+        74
+        + born_length
+        + store_length
+        + version
+        + body_length
+        + topic_length[topic_row_array]
+        + properties_length
+    )
     if len(messages) and (
         body_length.max() > max_message_bytes
         or sizes.max() > max_message_bytes + HEAD_ROOM_BYTES
@@ -153,12 +163,12 @@ def _pack(
         topic_length=topic_length,
         topic_row=topic_row_array,
         hosts=_blob([host.ljust(20, b"\0") for host in host_rows]),
-        born_host_row=np.array(born_row, np.int32),
-        store_host_row=np.array(store_row, np.int32),
+        born_host_row=born_host_row,
+        store_host_row=store_host_row,
         version=version,
         queue_id=np.array([m.queue_id for m in messages], np.int32),
         flag=np.array([m.flag for m in messages], np.int32),
-        sys_flag=sys_flag,
+        sys_flag=flags,
         born_timestamp=np.array([m.born_timestamp for m in messages], np.int64),
         reconsume_times=np.array([m.reconsume_times for m in messages], np.int32),
         prepared_offset=np.array([m.prepared_transaction_offset for m in messages], np.int64),

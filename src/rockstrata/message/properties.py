@@ -5,6 +5,7 @@ Called by everyone who reads or changes one property of a message.
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from rockstrata.errors import IllegalMessageError
 from rockstrata.message.text import java_text
@@ -93,45 +94,40 @@ def decode(data: bytes) -> dict[str, str]:
     return table
 
 
-def _find_bytes(data: bytes, name: bytes) -> bytes | None:
-    """Value of the last piece named ``name`` that has one."""
-    start_of_value = len(name) + 1
-    pattern = name + _NAME_END
-    end = len(data)
-    while (at := data.rfind(pattern, 0, end)) >= 0:
-        if at == 0 or data[at - 1] == 2:
-            stop = data.find(_VALUE_END, at + start_of_value)
-            value = data[at + start_of_value : stop if stop >= 0 else len(data)]
-            if value:
-                return value
-        end = at + start_of_value - 1
-    return None
-
-
-def _is_plain(name: str) -> bool:
-    """Whether equal text means equal bytes: U+FFFD may stand for any malformed byte."""
-    return "\ufffd" not in name
+@lru_cache(maxsize=1024)
+def _pattern(name: str) -> bytes | None:
+    """What a piece of that name begins with; None if no bytes, or more than one spelling, read so."""
+    try:
+        raw = name.encode()
+    except UnicodeEncodeError:
+        return None
+    # U+FFFD may stand for any malformed byte.
+    if not raw or _NAME_END in raw or _VALUE_END in raw or "\ufffd" in name:
+        return None
+    return raw + _NAME_END
 
 
 def find(data: bytes, name: str) -> str | None:
     """One property, as ``decode(data).get(name)`` would give it, without the dictionary."""
-    if not _is_plain(name):
+    pattern = _pattern(name)
+    if pattern is None:
         return decode(data).get(name)
-    try:
-        raw_name = name.encode()
-    except UnicodeEncodeError:
-        return None
-    if not raw_name or _NAME_END in raw_name or _VALUE_END in raw_name:
-        return None
-    value = _find_bytes(data, raw_name)
-    return None if value is None else java_text(value)
+    end = len(data)
+    while (at := data.rfind(pattern, 0, end)) >= 0:
+        end = at
+        if at == 0 or data[at - 1] == 2:
+            start = at + len(pattern)
+            stop = data.find(_VALUE_END, start)
+            value = data[start:] if stop < 0 else data[start:stop]
+            if value:
+                return java_text(value)
+    return None
 
 
 def remove(data: bytes, name: str) -> bytes:
     """The properties without any of that name; a piece that merely contains the name stays."""
-    pattern = name.encode("utf-8", "replace") + _NAME_END
-    plain = _is_plain(name)
-    if not name or (plain and pattern not in data):
+    pattern = _pattern(name)
+    if pattern is not None and pattern not in data:
         return data
     kept = []
     start = 0
@@ -139,7 +135,7 @@ def remove(data: bytes, name: str) -> bytes:
         end = data.find(_VALUE_END, start) + 1 or len(data)
         piece = data[start:end]
         start = end
-        if plain:
+        if pattern is not None:
             named = piece.startswith(pattern)
         else:
             piece_name, separator, _ = piece.partition(_NAME_END)

@@ -5,13 +5,14 @@ Called for single messages; whatever touches many records is a scan (scan.py) or
 """
 
 import struct
+from functools import lru_cache
 from pathlib import Path
 
 from rockstrata.errors import CorruptionError, IllegalMessageError
 from rockstrata.message import properties as props
 from rockstrata.message import sys_flag
 from rockstrata.message.compression import decompress
-from rockstrata.message.crc import RECORD_CRC_BYTES, Buffer, append_record_crc, body_crc
+from rockstrata.message.crc import RECORD_CRC_BYTES, Buffer, append_record_crc, body_crc, crc32
 from rockstrata.message.layouts import (
     BLANK,
     MAGIC_BLANK,
@@ -22,6 +23,7 @@ from rockstrata.message.layouts import (
     record_fixed_bytes,
 )
 from rockstrata.message.model import Message, StoredMessage
+from rockstrata.message.properties import PROPERTIES_BYTES_MAX
 
 __all__ = [
     "MAGIC_BLANK",
@@ -35,6 +37,7 @@ __all__ = [
     "encode_record",
     "record_fixed_bytes",
     "record_version",
+    "stored_properties",
     "uncompressed_body",
 ]
 
@@ -46,7 +49,11 @@ V2_TOPIC_BYTES_MAX = 32_767
 BLANK_BYTES = BLANK.size
 
 _SYS_FLAG_AT = 36
-_MAGICS = {1: MAGIC_V1, 2: MAGIC_V2}
+# By the lengths of born and store host: IPv6 bits of the system flag, bytes of the head and its packer.
+_HEADS = {
+    (8 + 12 * (bits & 1), 8 + 12 * (bits >> 1)): (bits << 4, layout.size, layout.struct.pack)
+    for bits, layout in enumerate(RECORD_HEADS)
+}
 _TOPIC_LENGTHS = {1: struct.Struct(">b"), 2: struct.Struct(">h")}
 _SHORT = struct.Struct(">h")
 _SIZE_MAGIC = struct.Struct(">iI")
@@ -66,11 +73,22 @@ def record_version(topic: str | bytes) -> int:
     return 1 if len(topic if isinstance(topic, bytes) else topic.encode()) <= V1_TOPIC_BYTES_MAX else 2
 
 
-def _topic_bytes(topic: str) -> bytes:
+@lru_cache(maxsize=8192)
+def _topic_field(topic: str, version: int | None) -> tuple[int, bytes, int]:
+    """The magic of the record, the topic with its length before it, and the bytes both take."""
     try:
-        return topic.encode()
+        raw = topic.encode()
     except UnicodeEncodeError as error:
         raise IllegalMessageError("topic is not valid Unicode", found=repr(topic)) from error
+    if version is None:
+        version = record_version(raw)
+    bytes_max = V1_TOPIC_BYTES_MAX if version == 1 else V2_TOPIC_BYTES_MAX
+    if len(raw) > bytes_max:
+        raise IllegalMessageError(
+            f"topic too long for a V{version} record", expected=f"at most {bytes_max} bytes", found=len(raw)
+        )
+    field = _TOPIC_LENGTHS[version].pack(len(raw)) + raw
+    return MAGIC_V1 if version == 1 else MAGIC_V2, field, len(field)
 
 
 def stored_properties(message: Message, append_crc: bool) -> bytes:
@@ -92,64 +110,57 @@ def encode_record(
     append_crc: bool = False,
     max_message_bytes: int = MAX_MESSAGE_BYTES,
 ) -> bytes:
-    """The record of a message; ``store_host`` is used when the message names none."""
-    topic = _topic_bytes(message.topic)
-    if version is None:
-        version = record_version(topic)
-    topic_bytes_max = V1_TOPIC_BYTES_MAX if version == 1 else V2_TOPIC_BYTES_MAX
-    if len(topic) > topic_bytes_max:
-        raise IllegalMessageError(
-            f"topic too long for a V{version} record", expected=f"at most {topic_bytes_max}", found=len(topic)
-        )
-    properties = stored_properties(message, append_crc)
-    properties_length = len(properties) + (RECORD_CRC_BYTES if append_crc else 0)
-    if properties_length > props.PROPERTIES_BYTES_MAX:
+    """The record of a message; ``store_host`` is used when the message names none.
+
+    The IPv6 bits of the system flag follow the hosts; a born time of 0 becomes the store time.
+    """
+    magic, topic, topic_bytes = _topic_field(message.topic, version)
+    body = message.body
+    body_length = len(body)
+    properties = message.properties
+    properties_length = len(properties)
+    if append_crc:
+        properties = stored_properties(message, True)
+        properties_length = len(properties) + RECORD_CRC_BYTES
+    if properties_length > PROPERTIES_BYTES_MAX:
         raise PropertiesSizeExceededError(
-            "properties too long", expected=f"at most {props.PROPERTIES_BYTES_MAX}", found=properties_length
+            "properties too long", expected=f"at most {PROPERTIES_BYTES_MAX} bytes", found=properties_length
         )
     born_host, host = message.born_host, message.store_host or store_host
-    if len(born_host) not in {8, 20} or len(host) not in {8, 20}:
+    head_of_hosts = _HEADS.get((len(born_host), len(host)))
+    if head_of_hosts is None:
         raise IllegalMessageError(
             "bad host", expected="8 or 20 bytes", found=f"born {born_host.hex()}, store {host.hex()}"
         )
-    flags = message.sys_flag & ~0x30 | sys_flag.host_bits(born_host, host)
-    size = record_fixed_bytes(flags, version) + len(message.body) + len(topic) + properties_length
-    if len(message.body) > max_message_bytes or size > max_message_bytes + HEAD_ROOM_BYTES:
+    host_bits, head_bytes, pack_head = head_of_hosts
+    size = head_bytes + body_length + topic_bytes + 2 + properties_length
+    if body_length > max_message_bytes or size > max_message_bytes + HEAD_ROOM_BYTES:
         raise MessageSizeExceededError(
             "message too long",
             expected=f"a body of at most {max_message_bytes} bytes in a record of {HEAD_ROOM_BYTES} more",
-            found=f"body {len(message.body)}, record {size}",
+            found=f"body {body_length}, record {size}",
         )
     try:
-        head = RECORD_HEADS[(flags >> 4) & 3].struct.pack(
+        head = pack_head(
             size,
-            _MAGICS[version],
-            body_crc(message.body),
+            magic,
+            crc32(body) & 0x7FFF_FFFF,
             message.queue_id,
             message.flag,
             queue_offset,
             physical_offset,
-            flags,
+            message.sys_flag & ~0x30 | host_bits,
             message.born_timestamp or store_timestamp,
             born_host,
             store_timestamp,
             host,
             message.reconsume_times,
             message.prepared_transaction_offset,
-            len(message.body),
+            body_length,
         )
     except struct.error as error:
         raise IllegalMessageError("a field does not fit its place", found=str(error)) from error
-    record = b"".join(
-        (
-            head,
-            message.body,
-            _TOPIC_LENGTHS[version].pack(len(topic)),
-            topic,
-            _SHORT.pack(properties_length),
-            properties,
-        )
-    )
+    record = b"".join((head, body, topic, _SHORT.pack(properties_length), properties))
     return record + append_record_crc(record) if append_crc else record
 
 
