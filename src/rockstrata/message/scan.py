@@ -65,6 +65,13 @@ class Scan:
     def __len__(self) -> int:
         return len(self.position)
 
+    def rows(self, first: int, end: int) -> "Scan":
+        """The rows [first, end) as views; where and why the walk ended stays."""
+        columns = {name: getattr(self, name)[first:end] for name in ROW_DTYPES}
+        return Scan(
+            **columns, key_first=self.key_first[first : end + 1], key_hash=self.key_hash, end=self.end, stop=self.stop
+        )
+
 
 # The columns with one item per record, in the order the kernel takes them.
 ROW_DTYPES: dict[str, Any] = {
