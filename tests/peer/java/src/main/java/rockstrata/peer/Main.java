@@ -7,6 +7,7 @@ import java.util.TreeMap;
 /** Entry point: one word names the command, the rest are its {@code --name value} arguments. */
 public final class Main {
     private static final Map<String, Command> COMMANDS = new TreeMap<>(Map.of(
+        "bench", new Bench(),
         "broker", new Broker(),
         "write", new Write(),
         "stream", new Stream(),

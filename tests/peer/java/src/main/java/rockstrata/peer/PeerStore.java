@@ -131,7 +131,7 @@ final class PeerStore {
             if (System.currentTimeMillis() > deadline) {
                 return false;
             }
-            Thread.sleep(5);
+            Thread.sleep(1);
         }
         return true;
     }
