@@ -66,7 +66,7 @@ class CommitLog:
 
     def _path_is_full(self, path: Path) -> bool:
         ratio = self.queue.disk.usage(path).ratio
-        return ratio > self.config.disk_space_clean_forcibly_level
+        return ratio > self.config.disk_clean_forcibly_level
 
     # Where things stand
 

@@ -134,7 +134,13 @@ class Dispatcher(Service):
         )  # fmt: skip
 
     def scan(
-        self, file: "MappedFile", start: int, limit: int, *, check_crc: bool = False
+        self,
+        file: "MappedFile",
+        start: int,
+        limit: int,
+        *,
+        check_crc: bool = False,
+        max_records: int = ROUND_RECORDS,
     ) -> Scan:
         """Records of [start, limit) of a file, as arrays."""
         return scan(
@@ -146,7 +152,7 @@ class Dispatcher(Service):
             keys=self._index is not None,
             tags_entry=True,
             delay_levels=self._delays,
-            max_records=ROUND_RECORDS,
+            max_records=max_records,
         )
 
     def dispatch(self, file: "MappedFile", found: Scan) -> None:
@@ -189,7 +195,10 @@ class Dispatcher(Service):
         units["size"] = found.size[order]
         units["tags_code"] = found.tags_code[order]
         topic_ids, queue_ids = found.topic_id[order], found.queue_id[order]
-        edges = np.flatnonzero((np.diff(topic_ids) != 0) | (np.diff(queue_ids) != 0)) + 1
+        offsets = found.queue_offset[order]
+        # A run also ends where offsets jump: a topic made again after its deletion starts over.
+        is_edge = (np.diff(topic_ids) != 0) | (np.diff(queue_ids) != 0) | (np.diff(offsets) != 1)
+        edges = np.flatnonzero(is_edge) + 1
         data = memoryview(units.view(np.uint8))  # type: ignore[arg-type]
         arrivals = []
         first = 0
@@ -200,18 +209,9 @@ class Dispatcher(Service):
             if isinstance(queue, BatchConsumeQueue):
                 self._to_batch_queue(queue, file, found, order[first:end])
             else:
-                offsets = found.queue_offset[order[first:end]]
-                if int(offsets[-1]) - int(offsets[0]) != end - first - 1:
-                    raise CorruptionError(
-                        "queue offsets in the log are not consecutive", path=file.path,
-                        position=int(found.position[order[first]]),
-                        expected=f"{end - first} offsets from {offsets[0]}", found=f"up to {offsets[-1]}",
-                        hint="run `rockstrata store check`",
-                    )  # fmt: skip
-                queue.append(int(offsets[0]), data[first * UNIT_BYTES : end * UNIT_BYTES], max_physical)
-                arrivals.append(
-                    Arrival(queue.topic, queue.queue_id, int(offsets[0]), int(offsets[-1]) + 1)
-                )
+                begin = int(offsets[first])
+                queue.append(begin, data[first * UNIT_BYTES : end * UNIT_BYTES], max_physical)
+                arrivals.append(Arrival(queue.topic, queue.queue_id, begin, begin + end - first))
             self._queues.mark_dirty(queue)
             first = end
         if self._light and found.multi_dispatch.any():

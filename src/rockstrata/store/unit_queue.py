@@ -19,6 +19,10 @@ PRE_BLANK_SIZE = 0x7FFF_FFFF
 _RECOVER_FILES = 3
 
 
+class QueueGapError(CorruptionError):
+    """A unit would leave a hole before it."""
+
+
 class UnitQueue:
     """Units [0, ``unit_count``), of which those below the first file's start are gone.
 
@@ -73,6 +77,8 @@ class UnitQueue:
         """Write units from ``number`` on. Units already there are left alone; a gap is refused.
 
         The refusal keeps offsets true: RocketMQ would write at the end and so shift every later one.
+        A unit below the end for a record newer than all others means that the topic was deleted and
+        made again: the queue starts over there.
         """
         size = self._unit_bytes
         data = memoryview(units)
@@ -80,11 +86,14 @@ class UnitQueue:
             self._begin(number)
         end = self.unit_count
         if number > end:
-            raise CorruptionError(
+            raise QueueGapError(
                 "gap in a consume queue", path=self.directory, position=end * size,
                 expected=f"unit {end}", found=f"unit {number}",
                 hint="stop the store and delete this queue's directory: the next start rebuilds it",
-            )
+            )  # fmt: skip
+        if number < end and self.layout.struct.unpack_from(data)[0] >= self.max_physical >= 0:
+            self._start_over(number)
+            end = number
         data = data[(end - number) * size :]
         while data:
             file = self.queue.last
@@ -96,6 +105,13 @@ class UnitQueue:
             file.write_at(file.wrote, part)
             data = data[len(part) :]
         self.max_physical = max(self.max_physical, max_physical)
+
+    def _start_over(self, number: int) -> None:
+        if number < self.first_unit:
+            self.queue.destroy()
+            self._begin(number)
+        else:
+            self.truncate(number)
 
     def _begin(self, number: int) -> None:
         """Create the first file where ``number`` belongs, with pre-blank units before it."""

@@ -1,0 +1,281 @@
+"""The local message store: one directory, owned by one process, interchangeable with RocketMQ's.
+
+Answers to DefaultMessageStore. Composes log, queues, index and services; opens them in order and
+closes them in reverse. Called by the broker, the tier, the command line and any Python program.
+"""
+
+import logging
+import os
+import random as random_module
+from collections.abc import Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from rockstrata.clock import Clock, SystemClock
+from rockstrata.errors import StoreClosedError
+from rockstrata.message.model import Message, pack_host
+from rockstrata.service import Service, ServiceGroup
+from rockstrata.store.appender import Appender
+from rockstrata.store.checkpoint import Checkpoint
+from rockstrata.store.commit_log import CommitLog
+from rockstrata.store.config_file import ConfigFile
+from rockstrata.store.consume_queues import ConsumeQueues
+from rockstrata.store.consumer_offsets import ConsumerOffsets, ConsumerOffsetSaver
+from rockstrata.store.disk import Disk, PosixDisk
+from rockstrata.store.dispatcher import Dispatcher, Listener
+from rockstrata.store.flusher import (
+    CheckpointFlusher,
+    CommitLogCommitter,
+    CommitLogFlusher,
+    ConsumeQueueFlusher,
+)
+from rockstrata.store.group_commit import GroupCommit
+from rockstrata.store.handles import FileHandles
+from rockstrata.store.index import Index
+from rockstrata.store.put_hooks import PutHooks
+from rockstrata.store.queue_offsets import QueueOffsets
+from rockstrata.store.queue_read import ReadLimits
+from rockstrata.store.reads import StoreReads
+from rockstrata.store.recovery import Recovery, RecoveryReport
+from rockstrata.store.results import PutResult, PutStatus
+from rockstrata.store.running_flags import Flag, RunningFlags
+from rockstrata.store.store_config import BrokerRole, StoreConfig
+from rockstrata.store.topics import QueueType, Topics
+
+log = logging.getLogger(__name__)
+
+_WRITE_STOPPERS = 0x7F & ~int(Flag.NOT_READABLE)
+_CATCH_UP_S = 5.0
+
+
+class LocalMessageStore(StoreReads):
+    """Open with ``LocalMessageStore.open``; close it, or use it as a context manager.
+
+    All methods are thread-safe. With ``start_services=False`` nothing runs by itself: tests drive
+    ``dispatcher.catch_up()`` and ``commit_log.sync()``.
+    """
+
+    def __init__(self, config: StoreConfig, disk: Disk, clock: Clock, random: random_module.Random) -> None:
+        self.config = config
+        self.disk = disk
+        self.clock = clock
+        self.random = random
+        self.flags = RunningFlags()
+        self._closed = True
+        self._opened = False
+        self._house = ExitStack()
+        self.topics = Topics(ConfigFile(config.config_dir / "topics.json", disk), clock)
+        self.consumer_offsets = ConsumerOffsets(
+            ConfigFile(config.config_dir / "consumerOffset.json", disk), clock,
+            version_step=config.consumer_offset_update_version_step,
+        )  # fmt: skip
+        self.delay_levels_ms = config.delay_levels_ms
+
+    @classmethod
+    def open(
+        cls,
+        config: StoreConfig,
+        *,
+        disk: Disk | None = None,
+        clock: Clock | None = None,
+        random: random_module.Random | None = None,
+        start_services: bool = True,
+        repair: bool = False,
+    ) -> Self:
+        """Take the directory, recover it, and start. ``repair`` lets recovery cut durable damage."""
+        store = cls(config, disk or PosixDisk(), clock or SystemClock(), random or random_module.Random())
+        with ExitStack() as house:
+            store._enter(house, start_services=start_services, repair=repair)
+            store._house = house.pop_all()
+        store._closed, store._opened = False, True
+        return store
+
+    def _enter(self, house: ExitStack, *, start_services: bool, repair: bool) -> None:
+        config, disk, clock = self.config, self.disk, self.clock
+        disk.make_dirs(config.root)
+        # Before anything is read: recovery writes, and must not do so beside a running broker.
+        house.callback(disk.lock(config.lock_path).release)
+        clean = self._begin_running()
+        if clean:
+            house.callback(self._unmark_if_not_opened)
+        self.topics.load()
+        self.consumer_offsets.load()
+        self.checkpoint = Checkpoint(disk, config.checkpoint_path)
+        self.handles = FileHandles(disk)
+        house.callback(self.handles.clear)
+        is_batch = self._is_batch_topic
+        self.commit_log = CommitLog(
+            config, self.handles, clock, self.flags, self.checkpoint, memory_bytes=_memory_bytes()
+        )
+        self.queues = ConsumeQueues(config, self.handles, is_batch)
+        self.index = Index(config, disk, clock, self.checkpoint) if config.message_index_enable else None
+        self.dispatcher = Dispatcher(
+            config, self.commit_log, self.queues, self.index, self.flags, self.delay_levels_ms
+        )
+        self.recovery: RecoveryReport = Recovery(
+            config, self.commit_log, self.queues, self.index, self.dispatcher, self.checkpoint, repair=repair
+        ).run(clean=clean)
+        self.offsets = QueueOffsets(is_batch)
+        for queue in self.queues:
+            self.offsets.set(queue.topic, queue.queue_id, queue.max_offset)
+        self.appender = Appender(config, self.commit_log, self.offsets, clock, pack_host(*config.store_host()))
+        self.appender.attach(self.recovery.last_timestamp)
+        self.group_commit = GroupCommit(self.commit_log)
+        self.hooks = PutHooks(self.delay_levels_ms)
+        self._sync_timeout_s = config.sync_flush_timeout_ms / 1000
+        self._is_slave = config.broker_role is BrokerRole.SLAVE
+        StoreReads.__init__(
+            self, ReadLimits.of(config), config.max_msgs_num_batch, self.commit_log, self.queues, self.index
+        )
+        self._queue_flusher = ConsumeQueueFlusher(
+            config, self.queues, self.dispatcher, self.checkpoint, self.flags, clock
+        )
+        self._services = ServiceGroup(*self._make_services())
+        house.callback(self._end_running)
+        if start_services:
+            self._services.start()
+            house.callback(self._services.stop)
+
+    def _make_services(self) -> list[Service]:
+        """In the order they start; they stop in reverse, so writers before flushers."""
+        config, clock = self.config, self.clock
+        self._log_flusher = CommitLogFlusher(config, self.commit_log, clock)
+        services: list[Service] = [
+            CheckpointFlusher(self.checkpoint),
+            ConsumerOffsetSaver(self.consumer_offsets, config.flush_consumer_offset_interval_ms),
+            self._queue_flusher,
+            self.dispatcher,
+            self._log_flusher,
+            self.commit_log.preallocator,
+        ]
+        if self.commit_log.pool is not None:
+            services.append(CommitLogCommitter(config, self.commit_log, self.dispatcher))
+        return services
+
+    # Running and stopped
+
+    def _begin_running(self) -> bool:
+        """Mark the directory as in use; True if the last owner left it in order."""
+        path = self.config.abort_path
+        clean = not self.disk.exists(path)
+        if clean:
+            self.disk.write_file(path, str(os.getpid()).encode())
+            self.disk.sync_dir(path.parent)
+        return clean
+
+    def _unmark_if_not_opened(self) -> None:
+        """A store that could not be opened is as clean as it was."""
+        if not self._opened:
+            self.disk.unlink(self.config.abort_path)
+
+    def _end_running(self) -> None:
+        """Leave everything dispatched and durable, and say so by removing ``abort``."""
+        self.commit_log.commit()
+        self.commit_log.sync()
+        self.dispatcher.catch_up()
+        self._queue_flusher.flush_all()
+        if self.index is not None:
+            self.index.flush()
+        self.commit_log.close()
+        self.consumer_offsets.persist()
+        self.checkpoint.flush()
+        if self.flags.writable and not self.dispatcher.behind_bytes:
+            self.disk.unlink(self.config.abort_path)
+            self.disk.sync_dir(self.config.root)
+        else:
+            log.error("the next start will recover: %s", self.flags.describe())
+
+    def close(self) -> None:
+        """Stop in order and hand the directory over. Closing twice is harmless."""
+        if not self._closed:
+            self._closed = True
+            self._house.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def is_open(self) -> bool:
+        """True until ``close``."""
+        return not self._closed
+
+    def check_open(self) -> None:
+        """Raise if the store was closed."""
+        if self._closed:
+            raise StoreClosedError("the store is closed", path=self.config.root)
+
+    def _is_batch_topic(self, topic: str) -> bool:
+        return self.topics.queue_type(topic) is QueueType.BATCH
+
+    # Putting
+
+    def put(self, message: Message) -> PutResult:
+        """Store one message; with SYNC_FLUSH it is durable when this returns PUT_OK."""
+        if self._closed or self.flags.bits & _WRITE_STOPPERS or self._is_slave or self.appender.busy_since_ms:
+            refusal = self._refusal()
+            if refusal is not None:
+                return refusal
+        if b"DEL" in message.properties:
+            hooked = self.hooks.apply(message)
+            if isinstance(hooked, PutResult):
+                return hooked
+            message = hooked
+        result = self.appender.put(message)
+        if self.commit_log.is_sync:
+            return self._wait_durable(message, result)
+        if self.dispatcher.idle:
+            self.dispatcher.wake()
+        return result
+
+    def put_batch(self, messages: Sequence[Message]) -> list[PutResult]:
+        """Store many messages of any topics and queues; one result each, in order."""
+        return [self.put(message) for message in messages]
+
+    def _refusal(self) -> PutResult | None:
+        if self._closed:
+            return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason="the store is closed")
+        if self._is_slave:
+            return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason="brokerRole is SLAVE")
+        if self.flags.bits & _WRITE_STOPPERS:
+            return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self.flags.describe())
+        busy_since = self.appender.busy_since_ms
+        if busy_since and self.clock.now_ms() - busy_since > self.config.os_page_cache_busy_timeout_ms:
+            return PutResult(PutStatus.OS_PAGE_CACHE_BUSY, reason=f"put lock held since {busy_since}")
+        return None
+
+    def _wait_durable(self, message: Message, result: PutResult) -> PutResult:
+        if not result.ok:
+            return result
+        end = result.physical_offset + result.record_bytes
+        if self.hooks.waits(message):
+            durable = self.group_commit.wait(end, self._sync_timeout_s)
+            if self.dispatcher.idle:
+                self.dispatcher.wake()
+            if not durable:
+                reason = self.flags.describe() if self.flags.bits else "sync did not finish in time"
+                return PutResult(
+                    PutStatus.FLUSH_DISK_TIMEOUT, result.physical_offset, result.queue_offset,
+                    result.record_bytes, result.store_timestamp, result.store_host, result.message_count,
+                    result.append_status, reason,
+                )  # fmt: skip
+        else:
+            self._log_flusher.wake()
+        return result
+
+    def add_listener(self, listener: Listener) -> None:
+        """Be told of new messages as they become readable, from the dispatcher's thread."""
+        self.dispatcher.listeners.append(listener)
+
+    def remove_listener(self, listener: Listener) -> None:
+        """Stop being told."""
+        self.dispatcher.listeners.remove(listener)
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,0 +1,50 @@
+"""What happens to a message before it is put: delay levels send it to the schedule topic.
+
+Answers to RocketMQ's HookUtils. Called by the store for messages whose properties ask for it.
+"""
+
+import msgspec
+
+from rockstrata.message import properties as props
+from rockstrata.message import sys_flag
+from rockstrata.message.delay import SCHEDULE_TOPIC, clamp_level
+from rockstrata.message.model import Message
+from rockstrata.message.text import java_integer
+from rockstrata.store.results import PutResult, PutStatus
+
+_TIMERS = (props.TIMER_DELAY_SEC, props.TIMER_DELAY_MS, props.TIMER_DELIVER_MS)
+
+
+class PutHooks:
+    """The hooks of one store."""
+
+    def __init__(self, delay_levels_ms: tuple[int, ...]) -> None:
+        self._levels = delay_levels_ms
+
+    def apply(self, message: Message) -> Message | PutResult:
+        """The message as it is to be stored, or why it is not.
+
+        A timer message is refused: the timer wheel is a store of its own that is not built here.
+        """
+        if not sys_flag.is_in_consume_queue(message.sys_flag):
+            return message
+        wire = message.properties
+        level = java_integer(props.find(wire, props.DELAY) or "0", 32) or 0
+        if level <= 0:
+            if any(props.find(wire, name) is not None for name in _TIMERS):
+                return PutResult(
+                    PutStatus.WHEEL_TIMER_NOT_ENABLE, reason="timer messages are not supported; use a delay level"
+                )
+            return message
+        for name in _TIMERS:
+            wire = props.remove(wire, name)
+        level = clamp_level(self._levels, level)
+        wire = props.put(wire, props.DELAY, str(level))
+        wire = props.put(wire, props.REAL_TOPIC, message.topic)
+        wire = props.put(wire, props.REAL_QUEUE_ID, str(message.queue_id))
+        return msgspec.structs.replace(message, topic=SCHEDULE_TOPIC, queue_id=level - 1, properties=wire)
+
+    @staticmethod
+    def waits(message: Message) -> bool:
+        """Does the producer wait for the disk? Only WAIT=false says no."""
+        return b"WAIT\x01false" not in message.properties

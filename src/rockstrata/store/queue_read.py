@@ -1,0 +1,221 @@
+"""Reading a queue from an offset on, with every status and next offset RocketMQ gives.
+
+Answers to DefaultMessageStore.getMessage. Works on any log and queue source; the records stay bytes.
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import cast
+
+from rockstrata.errors import CorruptionError
+from rockstrata.message.layouts import MAGIC_V1, MAGIC_V2
+from rockstrata.store.batch_consume_queue import BATCH_CONSUME_QUEUE_UNIT
+from rockstrata.store.consume_queue import CONSUME_QUEUE_UNIT
+from rockstrata.store.message_filter import MessageFilter
+from rockstrata.store.results import GetResult, GetStatus, Record
+from rockstrata.store.sources import BatchQueueSource, LogSource, QueueSource
+from rockstrata.store.store_config import StoreConfig
+
+MAX_PULL_BYTES = 128 << 20
+_HEAD = struct.Struct(">iI")
+_INT_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class ReadLimits:
+    """How much one read may bring, from memory and from disk."""
+
+    bytes_in_memory: int
+    count_in_memory: int
+    bytes_on_disk: int
+    count_on_disk: int
+    scan_bytes: int
+    scan_files: int
+
+    @staticmethod
+    def of(config: StoreConfig) -> "ReadLimits":
+        """The limits a store is configured with."""
+        return ReadLimits(
+            config.max_transfer_bytes_in_memory,
+            config.max_transfer_count_in_memory,
+            config.max_transfer_bytes_on_disk,
+            config.max_transfer_count_on_disk,
+            config.max_filter_message_bytes,
+            config.travel_cq_file_num_when_get_message,
+        )
+
+
+def read_queue(
+    log: LogSource,
+    queue: QueueSource,
+    queue_offset: int,
+    max_count: int,
+    limits: ReadLimits,
+    *,
+    max_bytes: int = MAX_PULL_BYTES,
+    message_filter: MessageFilter | None = None,
+) -> GetResult:
+    """Messages from ``queue_offset`` on, as many as the limits allow; the first one always."""
+    minimum, maximum = queue.min_offset, queue.max_offset
+    if maximum == 0:
+        return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, minimum, maximum)
+    if queue_offset < minimum:
+        return GetResult(GetStatus.OFFSET_TOO_SMALL, minimum, minimum, maximum)
+    if queue_offset == maximum:
+        return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, queue_offset, minimum, maximum)
+    if queue_offset > maximum:
+        return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, maximum, minimum, maximum)
+    pull = _Pull(log, queue, queue_offset, max_count, limits, max_bytes, message_filter)
+    return pull.run(minimum, maximum)
+
+
+class _Pull:
+    """One read under way."""
+
+    def __init__(
+        self,
+        log: LogSource,
+        queue: QueueSource,
+        queue_offset: int,
+        max_count: int,
+        limits: ReadLimits,
+        max_bytes: int,
+        message_filter: MessageFilter | None,
+    ) -> None:
+        self.log = log
+        self.queue = queue
+        self.first = queue_offset
+        self.max_count = max_count
+        self.limits = limits
+        self.max_bytes = min(max(max_bytes, 100), MAX_PULL_BYTES)
+        self.filter = message_filter
+        self.next = queue_offset
+        self.status = GetStatus.NO_MATCHED_MESSAGE
+        self.records: list[Record] = []
+        self.offsets: list[int] = []
+        self.count = 0
+        self.bytes = 0
+        self.filtered = 0
+        self.last_physical = 0
+        self.full = False
+
+    def run(self, minimum: int, maximum: int) -> GetResult:
+        is_batch = self.queue.layout is BATCH_CONSUME_QUEUE_UNIT
+        scan = self._scan_batches if is_batch else self._scan_units
+        for _ in range(max(1, self.limits.scan_files)):
+            before = self.next
+            if not scan():
+                self.status = GetStatus.OFFSET_FOUND_NULL
+                self.next = self._next_file()
+            if self.records or self.next >= maximum or self.full or self.next == before:
+                break
+        log_end = self.log.max_offset
+        return GetResult(
+            self.status, self.next, minimum, maximum, self.records, self.offsets, self.count, self.bytes,
+            self.filtered, bool(self.records) and not self.log.in_memory(self.last_physical) and log_end > 0,
+        )  # fmt: skip
+
+    def _next_file(self) -> int:
+        per_file = self.queue.file_bytes // self.queue.layout.size
+        return self.next - self.next % per_file + per_file
+
+    def _units_wanted(self) -> int:
+        unit_bytes = self.queue.layout.size
+        scan_bytes = max(self.limits.scan_bytes, min(self.max_count, _INT_MAX // unit_bytes) * unit_bytes)
+        units = -(-scan_bytes // unit_bytes)
+        # Without a filter every unit is a message: no need to read far.
+        return units if self.filter is not None else min(units, max(1, self.max_count, self.limits.count_in_memory))
+
+    def _scan_units(self) -> bool:
+        """Walk the units of one file; False if there are none at this offset."""
+        number = self.next
+        data = self.queue.units(number, self._units_wanted())
+        if not data:
+            return False
+        log, limits, records, offsets = self.log, self.limits, self.records, self.offsets
+        want_unit = self.filter.matches_unit if self.filter is not None else None
+        in_memory = log.in_memory(int.from_bytes(data[:8], "big"))
+        byte_limit = limits.bytes_in_memory if in_memory else limits.bytes_on_disk
+        count_limit = min(self.max_count, limits.count_in_memory if in_memory else limits.count_on_disk)
+        byte_limit = min(byte_limit, self.max_bytes)
+        skip_to = 0
+        read = log.read
+        count, total = self.count, self.bytes
+        for physical, size, tags_code in CONSUME_QUEUE_UNIT.struct.iter_unpack(data):
+            if count and (count >= count_limit or total + size > byte_limit):
+                self.full = True
+                break
+            number += 1
+            if physical < skip_to:
+                continue
+            if want_unit is not None and not want_unit(tags_code):
+                continue
+            record = read(physical, size)
+            if record is None:
+                if not records:
+                    self.status = GetStatus.MESSAGE_WAS_REMOVING
+                skip_to = physical - physical % log.file_bytes + log.file_bytes
+                continue
+            _check(record, size, physical)
+            if self.filter is not None and not self.filter.matches_record(record):
+                self.filtered += 1
+                continue
+            records.append(record)
+            offsets.append(number - 1)
+            count += 1
+            total += size
+            self.last_physical = physical
+        if records:
+            self.status = GetStatus.FOUND
+        self.next, self.count, self.bytes = number, count, total
+        return True
+
+    def _scan_batches(self) -> bool:
+        """Walk batch units: each stands for several queue offsets."""
+        queue = cast(BatchQueueSource, self.queue)
+        number = queue.find_unit(self.next)
+        if number is None:
+            return False
+        limits = self.limits
+        for fields in BATCH_CONSUME_QUEUE_UNIT.struct.iter_unpack(queue.units(number, self._units_wanted())):
+            physical, size, tags_code, _, base, batch, _, _ = fields
+            in_memory = self.log.in_memory(physical)
+            count_limit = limits.count_in_memory if in_memory else limits.count_on_disk
+            byte_limit = min(limits.bytes_in_memory if in_memory else limits.bytes_on_disk, self.max_bytes)
+            if self.records and (
+                self.count + batch > self.max_count
+                or self.bytes + size > byte_limit
+                or self.count >= count_limit
+            ):
+                self.full = True
+                break
+            self.next = base + batch
+            if self.filter is not None and not self.filter.matches_unit(tags_code):
+                continue
+            record = self.log.read(physical, size)
+            if record is None:
+                if not self.records:
+                    self.status = GetStatus.MESSAGE_WAS_REMOVING
+                continue
+            _check(record, size, physical)
+            if self.filter is not None and not self.filter.matches_record(record):
+                self.filtered += 1
+                continue
+            self.records.append(record)
+            self.offsets.append(base)
+            self.count += batch
+            self.bytes += size
+            self.last_physical = physical
+            self.status = GetStatus.FOUND
+        return True
+
+
+def _check(record: Record, size: int, physical_offset: int) -> None:
+    """The unit and the record must agree; a queue that points into the middle of one is damaged."""
+    found, magic = _HEAD.unpack_from(record)
+    if found != size or magic not in (MAGIC_V1, MAGIC_V2):
+        raise CorruptionError(
+            "consume queue points at no record", position=physical_offset,
+            expected=f"a record of {size} bytes", found=f"size {found}, magic {magic:#x}",
+            hint="run `rockstrata store check`",
+        )  # fmt: skip

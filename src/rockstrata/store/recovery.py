@@ -1,0 +1,301 @@
+"""What a store does with what a crash, or a clean exit, left behind.
+
+Answers to CommitLog.recoverNormally and recoverAbnormally. Finds the end of the log, dispatches what
+the queues do not have yet, cuts what a power cut tore off, and refuses to cut what was durable.
+"""
+
+import logging
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rockstrata.errors import CorruptionError
+from rockstrata.message.scan import CRC_BAD, PYTHON_BYTES_MAX, Scan, ScanStop
+from rockstrata.store.checkpoint import Checkpoint
+from rockstrata.store.commit_log import CommitLog
+from rockstrata.store.consume_queues import ConsumeQueues
+from rockstrata.store.dispatcher import ROUND_BYTES, Dispatcher
+from rockstrata.store.index import Index
+from rockstrata.store.mapped_file import MappedFile
+from rockstrata.store.store_config import StoreConfig
+from rockstrata.store.unit_queue import QueueGapError
+
+log = logging.getLogger(__name__)
+
+_ZERO_STEP_BYTES = 4 << 20
+# A Java broker that writes without mmap may leave a dirty page end behind a clean exit.
+_CLEAN_WIPE_BYTES = 64 << 10
+
+
+@dataclass
+class RecoveryReport:
+    """What recovery found and did."""
+
+    clean: bool
+    scanned_from: int = 0
+    end: int = 0
+    records: int = 0
+    cut_bytes: int = 0
+    last_timestamp: int = 0
+    rebuilt: bool = False
+    damaged: list[int] = field(default_factory=list)
+
+
+class Recovery:
+    """One recovery of one store. ``repair`` cuts even what was durable, where RocketMQ would."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        commit_log: CommitLog,
+        queues: ConsumeQueues,
+        index: Index | None,
+        dispatcher: Dispatcher,
+        checkpoint: Checkpoint,
+        *,
+        repair: bool = False,
+    ) -> None:
+        self._config = config
+        self._log = commit_log
+        self._queues = queues
+        self._index = index
+        self._dispatcher = dispatcher
+        self._checkpoint = checkpoint
+        self._repair = repair
+
+    def run(self, *, clean: bool) -> RecoveryReport:
+        """Leave log, queues, index and checkpoint agreeing, all of it durable."""
+        report = RecoveryReport(clean)
+        self._log.queue.load()
+        self._queues.load()
+        if not self._log.queue.files:
+            self._without_log(clean)
+            return report
+        self._queues.recover(clean=clean)
+        if self._index is not None:
+            self._index.load(clean, self._checkpoint)
+        try:
+            self._walk(report, self._start(clean))
+        except QueueGapError as gap:
+            # The queues lost units the checkpoint says they have. The log has them all.
+            log.warning("rebuilding all consume queues and the index: %s", gap)
+            report = RecoveryReport(clean, rebuilt=True)
+            self._queues.destroy()
+            if self._index is not None:
+                self._index.destroy()
+            self._walk(report, self._log.min_offset)
+        self._finish(report)
+        return report
+
+    def _without_log(self, clean: bool) -> None:
+        units = sum(queue.unit_count - queue.first_unit for queue in self._queues)
+        if clean and units and not self._repair:
+            raise CorruptionError(
+                "consume queues without a commit log", path=self._config.commit_log_paths[0],
+                expected="commit log files", found=f"none, but {units} queue units",
+                hint="restore the commit log or correct storePathCommitLog; "
+                "to start empty, delete consumequeue/ and index/",
+            )  # fmt: skip
+        self._queues.destroy()
+        if self._index is not None:
+            self._index.load(clean, self._checkpoint)
+            self._index.destroy()
+
+    # Where to start
+
+    def _start(self, clean: bool) -> int:
+        minimum = self._log.min_offset
+        dispatched_to = self._queues.max_physical
+        if dispatched_to < 0:
+            return minimum
+        if clean:
+            log_end = self._log.queue.files[-1].end
+            if dispatched_to > log_end and not self._repair:
+                raise CorruptionError(
+                    "consume queues point past the end of the commit log",
+                    path=self._config.commit_log_paths[0], expected=f"at most {log_end}", found=dispatched_to,
+                    hint="restore the missing commit log files, or run `rockstrata store check --repair`",
+                )  # fmt: skip
+            return max(minimum, min(self._last_dispatched_record(), log_end))
+        start = self._unclean_file().start
+        if self._index is not None:
+            start = min(start, max(minimum, self._index.rebuild_from_physical))
+        # Units past this point may be torn: they are written again from the log.
+        self._queues.truncate_physical(start)
+        return start
+
+    def _last_dispatched_record(self) -> int:
+        """Where the newest record with a unit starts."""
+        newest = 0
+        for queue in self._queues:
+            if queue.max_physical >= 0:
+                newest = max(newest, int(queue.unit(queue.unit_count - 1)[0]))
+        return newest
+
+    def _unclean_file(self) -> MappedFile:
+        """The newest file at whose start the checkpoint vouches for everything before."""
+        files = self._log.queue.files
+        offset = self._checkpoint.logics_physical_offset
+        for file in reversed(files[1:]):
+            head = self._dispatcher.scan(file, 0, file.size, max_records=1)
+            if not len(head):
+                continue
+            if offset > 0:
+                if file.start <= offset:
+                    return file
+            elif int(head.store_timestamp[0]) <= self._checkpoint.min_timestamp:
+                return file
+        return files[0]
+
+    # The walk
+
+    def _walk(self, report: RecoveryReport, start: int) -> None:
+        """Scan from ``start`` to the end of valid records and dispatch those without units."""
+        report.scanned_from = report.end = start
+        dispatched_to = self._queues.max_physical if report.clean else -1
+        position = start
+        # A clean log ends soon after its last dispatched record; that much is read without kernels.
+        step = PYTHON_BYTES_MAX if dispatched_to > 0 else ROUND_BYTES
+        while (file := self._log.queue.find(position)) is not None:
+            begin = position - file.start
+            limit = min(file.size, begin + step)
+            step = ROUND_BYTES
+            found = self._dispatcher.scan(file, begin, limit, check_crc=self._config.check_crc_on_recover)
+            if found.stop is ScanStop.INCOMPLETE and limit < file.size and not len(found):
+                found = self._dispatcher.scan(
+                    file, begin, file.size, check_crc=self._config.check_crc_on_recover, max_records=1
+                )
+            torn = self._first_torn(file, found, report)
+            rows = len(found) if torn is None else torn
+            self._take(report, file, found, rows, dispatched_to)
+            if torn is not None:
+                self._check_cut(report, file, int(found.position[torn]), "damaged record")
+                return
+            if found.stop is ScanStop.BLANK:
+                report.end = position = file.end
+                if self._log.queue.find(position) is None:
+                    # As in RocketMQ: a log that ends in a blank ends where the blank starts.
+                    report.end = file.start + found.end
+                    return
+            elif found.stop is ScanStop.LIMIT or (found.stop is ScanStop.INCOMPLETE and limit < file.size):
+                report.end = position = file.start + found.end
+            else:
+                report.end = file.start + found.end
+                self._check_cut(report, file, found.end, found.stop.name)
+                return
+
+    def _take(
+        self, report: RecoveryReport, file: MappedFile, found: Scan, rows: int, dispatched_to: int
+    ) -> None:
+        if not rows:
+            return
+        report.records += rows
+        report.last_timestamp = max(report.last_timestamp, int(found.store_timestamp[rows - 1]))
+        report.end = file.start + int(found.position[rows - 1]) + int(found.size[rows - 1])
+        first = int(np.searchsorted(found.position[:rows] + file.start, dispatched_to)) if dispatched_to > 0 else 0
+        if first < rows:
+            self._dispatcher.dispatch(file, found.rows(first, rows))
+
+    def _first_torn(self, file: MappedFile, found: Scan, report: RecoveryReport) -> int | None:
+        """The first record that was never durable and is not whole.
+
+        A durable one with a bad body stays, so that offsets stay true: reading it is an error, and
+        the records after it are not lost with it.
+        """
+        bad = (found.crc_verdict == CRC_BAD) | (found.physical_offset != found.position + file.start)
+        bad |= self._looks_torn(file, found)
+        for row in np.flatnonzero(bad).tolist():
+            if not self._is_durable(file.start + int(found.position[row]), found.store_timestamp[row + 1 :]):
+                return row
+            log.error("damaged record kept at %s:%d", file.path, int(found.position[row]))
+            report.damaged.append(file.start + int(found.position[row]))
+        return None
+
+    def _looks_torn(self, file: MappedFile, found: Scan) -> NDArray[np.bool_]:
+        """Records whose end is zero although they have properties, or whose topic holds a zero.
+
+        The body's CRC says nothing of topic and properties; a lost page there is all zeros.
+        """
+        if not len(found):
+            return np.zeros(0, bool)
+        data = self._log.array(file)
+        ends = found.position + found.size
+        # Without properties a record ends in their length, 00 00, after a topic without zeros.
+        bare = (data[ends - 2] == 0) & (data[ends - 3] != 0)
+        named = np.array(["\0" in name for name in self._dispatcher.topics.names], bool)
+        return ((data[ends - 1] == 0) & ~bare) | named[found.topic_id]
+
+    def _is_durable(self, physical_offset: int, later_timestamps: NDArray[np.int64]) -> bool:
+        """Was the record at this offset on disk before the crash, as far as the checkpoint tells?"""
+        if physical_offset < self._checkpoint.logics_physical_offset:
+            return True
+        return bool((later_timestamps < self._checkpoint.physic_msg_timestamp).any())
+
+    def _check_cut(self, report: RecoveryReport, file: MappedFile, position: int, what: str) -> None:
+        """Cutting the log at ``position`` must lose nothing that was known to be durable."""
+        end = file.start + position
+        if self._repair:
+            return
+        durable = end < self._checkpoint.logics_physical_offset or (
+            report.records > 0 and report.last_timestamp < self._checkpoint.physic_msg_timestamp
+        )
+        data = self._log.array(file)
+        if durable and data[position : position + _ZERO_STEP_BYTES].any():
+            raise CorruptionError(
+                f"damaged commit log ({what})", path=file.path, position=position,
+                expected="a record that was on disk before", found="bytes that are none",
+                hint="restore the file from a copy, or run `rockstrata store check --repair` "
+                "to cut the log here and lose what follows",
+            )  # fmt: skip
+
+    # The end
+
+    def _finish(self, report: RecoveryReport) -> None:
+        end = report.end
+        report.cut_bytes = self._cut(end, _CLEAN_WIPE_BYTES if report.clean else self._log.file_bytes)
+        self._queues.truncate_physical(end)
+        self._queues.correct_min(self._log.min_offset)
+        for file in self._log.queue.files[-2:]:
+            file.flush()
+        self._log.queue.sync_dirs()
+        self._log.flushed_where = end
+        self._dispatcher.position = end
+        if report.last_timestamp == 0 and self._queues.max_physical > 0:
+            report.last_timestamp = self._last_timestamp()
+        self._dispatcher.last_timestamp = report.last_timestamp
+        if not report.clean or report.cut_bytes or report.records:
+            for queue in self._queues:
+                self._queues.mark_dirty(queue)
+            self._queues.flush()
+            if self._index is not None:
+                self._index.flush()
+        checkpoint = self._checkpoint
+        checkpoint.physic_msg_timestamp = checkpoint.logics_msg_timestamp = report.last_timestamp
+        checkpoint.logics_physical_offset = end
+        checkpoint.confirm_physical_offset = end
+        checkpoint.flush()
+
+    def _last_timestamp(self) -> int:
+        newest = -1
+        for queue in self._queues:
+            if queue.max_physical >= 0:
+                physical, size = queue.unit(queue.unit_count - 1)[:2]
+                newest = max(newest, self._log.store_timestamp(int(physical), int(size)))
+        return max(0, newest)
+
+    def _cut(self, end: int, wipe_bytes: int) -> int:
+        """Truncate the log and wipe what follows: a later scan must not find an old record there."""
+        self._log.queue.truncate_to(end)
+        file = self._log.queue.last
+        if file is None or file.wrote >= file.size:
+            return 0
+        data = self._log.array(file)
+        cut = 0
+        stop = min(file.size, file.wrote + wipe_bytes)
+        for begin in range(file.wrote, stop, _ZERO_STEP_BYTES):
+            part = data[begin : min(stop, begin + _ZERO_STEP_BYTES)]
+            if part.any():
+                cut = begin - file.wrote + int(np.flatnonzero(part)[-1]) + 1
+                part[:] = 0
+        return cut
