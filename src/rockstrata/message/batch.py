@@ -92,13 +92,18 @@ def decode_batch(data: bytes) -> list[BatchElement]:
     return elements
 
 
-def split_batch(message: Message) -> list[Message]:
-    """An ordinary batch as messages of their own: the batch's own properties are discarded."""
+def check_batch(message: Message) -> None:
+    """Refuse what an ordinary batch cannot be: part of a transaction, or delayed."""
     if message.sys_flag & sys_flag.TRANSACTION_MASK:
         raise IllegalMessageError("a batch cannot be part of a transaction", found=hex(message.sys_flag))
     delay = props.find(message.properties, props.DELAY)
     if delay is not None and (java_integer(delay, 32) or 0) > 0:
         raise IllegalMessageError("a batch cannot be delayed", found=f"DELAY {delay}")
+
+
+def split_batch(message: Message) -> list[Message]:
+    """An ordinary batch as messages of their own: the batch's own properties are discarded."""
+    check_batch(message)
     return [
         Message(
             message.topic,

@@ -336,3 +336,31 @@ def encode_records(  # noqa: PLR0917
         sizes[n] = size
         at += size
     return body_length.shape[0] - first
+
+
+@kernel
+def batch_elements(data, body_start, body_length, properties_start, properties_length, flag):  # noqa: PLR0917
+    """Find the elements of a client batch; their number, or -1 if the batch is malformed."""
+    base = _I64(data.ctypes.data)
+    end = _I64(data.shape[0])
+    at = _I64(0)
+    count = _I64(0)
+    while at < end:
+        left = end - at
+        if left < 22:
+            return _I64(-1)
+        size = _I64(_I32(swap32(load32(base + at))))
+        body_bytes = _I64(_I32(swap32(load32(base + at + 16))))
+        if size < 22 or size > left or body_bytes < 0 or body_bytes > size - 22:
+            return _I64(-1)
+        properties_bytes = _I64(_I16(swap16(load16(base + at + 20 + body_bytes))))
+        if properties_bytes != size - 22 - body_bytes:
+            return _I64(-1)
+        flag[count] = _I32(swap32(load32(base + at + 12)))
+        body_start[count] = at + 20
+        body_length[count] = body_bytes
+        properties_start[count] = at + 22 + body_bytes
+        properties_length[count] = properties_bytes
+        count += 1
+        at += size
+    return count

@@ -8,22 +8,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from rockstrata.errors import IllegalMessageError
+from rockstrata.message.batch import check_batch, decode_batch, split_batch
 from rockstrata.message.crc import RECORD_CRC_BYTES
+from rockstrata.message.layouts import BATCH_ELEMENT_BYTES_MIN
 from rockstrata.message.model import Message
 from rockstrata.message.properties import PROPERTIES_BYTES_MAX
 from rockstrata.message.record import (
     HEAD_ROOM_BYTES,
     MAX_MESSAGE_BYTES,
     V2_TOPIC_BYTES_MAX,
+    MessageSizeExceededError,
     encode_record,
     record_version,
     stored_properties,
 )
 from rockstrata.message.sys_flag import BORN_HOST_V6, STORE_HOST_V6
+
+_SHARED_BY_BATCH = (
+    "topic_row", "born_host_row", "store_host_row", "version", "queue_id", "sys_flag",
+    "born_timestamp", "reconsume_times",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +121,54 @@ def pack_messages(
         raise
 
 
+def pack_batch(
+    message: Message,
+    store_host: bytes,
+    *,
+    append_crc: bool = False,
+    max_message_bytes: int = MAX_MESSAGE_BYTES,
+) -> PackedMessages:
+    """Lay out the elements of an ordinary batch, as ``split_batch`` has them, without copying them."""
+    if len(message.body) > max_message_bytes:
+        found = len(message.body)
+        raise MessageSizeExceededError("batch too long", expected=f"at most {max_message_bytes}", found=found)
+    if append_crc:
+        elements = split_batch(message)
+        return pack_messages(elements, store_host, append_crc=True, max_message_bytes=max_message_bytes)
+    from rockstrata.message import kernels
+
+    check_batch(message)
+    batch_elements: Any = kernels.batch_elements
+    data = _blob([message.body])
+    room = len(data) // BATCH_ELEMENT_BYTES_MIN
+    spans = [np.empty(room, np.int64) for _ in range(4)]
+    flag = np.empty(room, np.int32)
+    count = int(batch_elements(data, *spans, flag))
+    if count < 0:
+        decode_batch(message.body)
+        raise AssertionError("the kernel and decode_batch disagree about a batch")
+    body_start, body_length, properties_start, properties_length = (span[:count] for span in spans)
+    one = pack_messages([msgspec.structs.replace(message, body=b"", properties=b"")], store_host)
+    sizes = one.sizes[0] + body_length + properties_length
+    return PackedMessages(
+        bodies=data,
+        body_start=body_start,
+        body_length=body_length,
+        properties=data,
+        properties_start=properties_start,
+        properties_length=properties_length,
+        flag=flag[:count],
+        prepared_offset=np.zeros(count, np.int64),
+        sizes=sizes.astype(np.int32),
+        topics=one.topics,
+        topic_start=one.topic_start,
+        topic_length=one.topic_length,
+        hosts=one.hosts,
+        append_crc=False,
+        **{name: np.repeat(getattr(one, name), count) for name in _SHARED_BY_BATCH},
+    )
+
+
 def _pack(
     messages: Sequence[Message], store_host: bytes, append_crc: bool, max_message_bytes: int
 ) -> PackedMessages:
@@ -119,31 +176,28 @@ def _pack(
     properties = [m.properties for m in messages]
     if append_crc:
         properties = [stored_properties(m, True) + bytes(RECORD_CRC_BYTES) for m in messages]
+    body_length, properties_length = _lengths(bodies), _lengths(properties)
+
     topic_rows: dict[str, int] = {}
-    topic_row = [topic_rows.setdefault(m.topic, len(topic_rows)) for m in messages]
+    topic_row = _ints([topic_rows.setdefault(m.topic, len(topic_rows)) for m in messages])
     topics = [topic.encode() for topic in topic_rows]
+    topic_length = _lengths(topics)
+    version = _ints([record_version(topic) for topic in topics])[topic_row]
+
     host_rows: dict[bytes, int] = {}
-    born_row = [host_rows.setdefault(m.born_host, len(host_rows)) for m in messages]
-    store_row = [host_rows.setdefault(m.store_host or store_host, len(host_rows)) for m in messages]
-    body_length, properties_length, topic_length = _lengths(bodies), _lengths(properties), _lengths(topics)
-    topic_row_array = np.array(topic_row, np.int32)
-    version = np.array([record_version(topic) for topic in topics], np.int32)[topic_row_array]
-    born_host_row, store_host_row = np.array(born_row, np.int32), np.array(store_row, np.int32)
+    born_host_row = _ints([host_rows.setdefault(m.born_host, len(host_rows)) for m in messages])
+    store_host_row = _ints(
+        [host_rows.setdefault(m.store_host or store_host, len(host_rows)) for m in messages]
+    )
     host_length = _lengths(list(host_rows))
     if not np.isin(host_length, (8, 20)).all():
         raise IllegalMessageError("bad host", expected="8 or 20 bytes")
     born_length, store_length = host_length[born_host_row], host_length[store_host_row]
-    flags = np.array([m.sys_flag for m in messages], np.int32) & ~0x30
+    flags = _ints([m.sys_flag for m in messages]) & ~0x30
     flags |= ((born_length == 20) * BORN_HOST_V6 | (store_length == 20) * STORE_HOST_V6).astype(np.int32)
-    sizes = (
-        74
-        + born_length
-        + store_length
-        + version
-        + body_length
-        + topic_length[topic_row_array]
-        + properties_length
-    )
+
+    sizes = 74 + born_length + store_length + version + body_length
+    sizes += topic_length[topic_row] + properties_length
     if len(messages) and (
         body_length.max() > max_message_bytes
         or sizes.max() > max_message_bytes + HEAD_ROOM_BYTES
@@ -161,20 +215,24 @@ def _pack(
         topics=_blob(topics),
         topic_start=_starts(topic_length),
         topic_length=topic_length,
-        topic_row=topic_row_array,
+        topic_row=topic_row,
         hosts=_blob([host.ljust(20, b"\0") for host in host_rows]),
         born_host_row=born_host_row,
         store_host_row=store_host_row,
         version=version,
-        queue_id=np.array([m.queue_id for m in messages], np.int32),
-        flag=np.array([m.flag for m in messages], np.int32),
+        queue_id=_ints([m.queue_id for m in messages]),
+        flag=_ints([m.flag for m in messages]),
         sys_flag=flags,
         born_timestamp=np.array([m.born_timestamp for m in messages], np.int64),
-        reconsume_times=np.array([m.reconsume_times for m in messages], np.int32),
+        reconsume_times=_ints([m.reconsume_times for m in messages]),
         prepared_offset=np.array([m.prepared_transaction_offset for m in messages], np.int64),
         sizes=sizes.astype(np.int32),
         append_crc=append_crc,
     )
+
+
+def _ints(values: list[int]) -> NDArray[np.int32]:
+    return np.array(values, np.int32)
 
 
 def _lengths(parts: Sequence[bytes]) -> NDArray[np.int64]:

@@ -69,7 +69,11 @@ class Scan:
         """The rows [first, end) as views; where and why the walk ended stays."""
         columns = {name: getattr(self, name)[first:end] for name in ROW_DTYPES}
         return Scan(
-            **columns, key_first=self.key_first[first : end + 1], key_hash=self.key_hash, end=self.end, stop=self.stop
+            **columns,
+            key_first=self.key_first[first : end + 1],
+            key_hash=self.key_hash,
+            end=self.end,
+            stop=self.stop,
         )
 
 
