@@ -26,7 +26,7 @@ _PACKAGE = Path(__file__).parent
 
 def _sources_digest() -> str:
     digest = hashlib.sha256(numba.__version__.encode())
-    for path in sorted(_PACKAGE.glob("**/kernels.py")) + [Path(__file__)]:
+    for path in [*sorted(_PACKAGE.glob("**/kernels.py")), Path(__file__)]:
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -47,14 +47,15 @@ _CACHE_DIR = _cache_dir()
 
 def kernel(function: F) -> F:
     """Compile ``function`` on first call; callers hold no lock that Python code waits for."""
-    chosen = numba.config.CACHE_DIR
+    settings: Any = numba.config
+    chosen = settings.CACHE_DIR
     try:
         if _CACHE_DIR is not None:
-            numba.config.CACHE_DIR = _CACHE_DIR
-        compiled: F = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+            settings.CACHE_DIR = _CACHE_DIR
+        compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
     finally:
-        numba.config.CACHE_DIR = chosen
-    return compiled
+        settings.CACHE_DIR = chosen
+    return compiled  # type: ignore[no-any-return]
 
 
 def _table() -> np.ndarray[Any, np.dtype[np.uint32]]:
@@ -74,7 +75,10 @@ def _isal_address() -> int | None:
 
         library = ctypes.CDLL(isal_zlib.__file__)
         function = library.crc32_gzip_refl
-        function.restype, function.argtypes = ctypes.c_uint32, (ctypes.c_uint32, ctypes.c_char_p, ctypes.c_uint64)
+        function.restype, function.argtypes = (
+            ctypes.c_uint32,
+            (ctypes.c_uint32, ctypes.c_char_p, ctypes.c_uint64),
+        )
         sample = bytes(range(256)) * 3
         if function(0, sample, len(sample)) != zlib.crc32(sample):
             return None
@@ -86,7 +90,9 @@ def _isal_address() -> int | None:
 def _table_address() -> int:
     table = _table()
 
-    @numba.cfunc(types.uint32(types.uint32, types.CPointer(types.uint8), types.uint64))
+    signature: Any = types
+
+    @numba.cfunc(signature.uint32(signature.uint32, signature.CPointer(signature.uint8), signature.uint64))
     def crc(value: Any, data: Any, length: Any) -> Any:
         c = ~value
         for i in range(length):
@@ -94,7 +100,8 @@ def _table_address() -> int:
         return ~c
 
     _KEEP.append(crc)
-    return int(crc.address)
+    address: Any = crc.address
+    return int(address)
 
 
 _KEEP: list[Any] = []

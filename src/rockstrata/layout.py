@@ -61,7 +61,5 @@ class Layout:
     def markdown(self) -> str:
         """The layout as a table for the format documents."""
         rows = ["| at | type | field | meaning |", "|---:|---|---|---|"]
-        rows += [
-            f"| {self.positions[f.name]} | {f.type_name} | `{f.name}` | {f.doc} |" for f in self.fields
-        ]
+        rows += [f"| {self.positions[f.name]} | {f.type_name} | `{f.name}` | {f.doc} |" for f in self.fields]
         return "\n".join(rows) + f"\n\n{self.size} bytes.\n"

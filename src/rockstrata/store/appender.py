@@ -97,8 +97,7 @@ class Appender:
         with self.log.lock:
             queue_offset = topic.offsets.get(queue_id, 0)
             now = self._now_ms()
-            if now < self._last_timestamp:
-                now = self._last_timestamp
+            now = max(now, self._last_timestamp)
             file = self._tail
             if file is None or file.size - file.wrote < size + BLANK_BYTES:
                 refusal = self._make_room(size, now)
@@ -155,13 +154,18 @@ class Appender:
                 if refusal is not None:
                     return refusal
                 file = self._tail
-                assert file is not None and file.target is not None
+                assert file is not None
+                assert file.target is not None
                 position = file.wrote
                 record = self._encode(message, topic, queue_offset, file.start + position, now)
             except PropertiesSizeExceededError as error:
-                return self._refused(PutStatus.PROPERTIES_SIZE_EXCEEDED, AppendStatus.PROPERTIES_SIZE_EXCEEDED, str(error))
+                return self._refused(
+                    PutStatus.PROPERTIES_SIZE_EXCEEDED, AppendStatus.PROPERTIES_SIZE_EXCEEDED, str(error)
+                )
             except IllegalMessageError as error:
-                return self._refused(PutStatus.MESSAGE_ILLEGAL, AppendStatus.MESSAGE_SIZE_EXCEEDED, str(error))
+                return self._refused(
+                    PutStatus.MESSAGE_ILLEGAL, AppendStatus.MESSAGE_SIZE_EXCEEDED, str(error)
+                )
             file.target[position : position + len(record)] = record
             file.store_timestamp = self._last_timestamp = now
             file.wrote = position + len(record)
@@ -195,7 +199,9 @@ class Appender:
         if number is not None and not is_inner:
             raise IllegalMessageError("INNER_NUM without the inner-batch flag", found=number)
         if is_inner and not topic.is_batch:
-            raise IllegalMessageError("inner batch for a topic that is not of type BatchCQ", found=topic.topic)
+            raise IllegalMessageError(
+                "inner batch for a topic that is not of type BatchCQ", found=topic.topic
+            )
         if not is_inner:
             return 1
         count = java_integer(number or "1", 16)

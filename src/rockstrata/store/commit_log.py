@@ -195,7 +195,9 @@ class CommitLog:
         with self._sync_lock:
             files = self.queue.files
             try:
-                for file in files[-2:] if len(files) > 1 and files[-2].flushed < self.file_bytes else files[-1:]:
+                for file in (
+                    files[-2:] if len(files) > 1 and files[-2].flushed < self.file_bytes else files[-1:]
+                ):
                     self._sync_file(file, least_pages)
                 for file in files[:-2]:
                     if file.flushed < self.file_bytes:
@@ -212,8 +214,7 @@ class CommitLog:
         if file.can_flush(least_pages):
             self.queue.sync_dirs()
             file.flush()
-            if timestamp > self.checkpoint.physic_msg_timestamp:
-                self.checkpoint.physic_msg_timestamp = timestamp
+            self.checkpoint.physic_msg_timestamp = max(self.checkpoint.physic_msg_timestamp, timestamp)
 
     @staticmethod
     def _durable(files: tuple[MappedFile, ...]) -> int:

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from rockstrata.errors import DiskError, DiskFullError, RockstrataError, StoreLockedError
 
@@ -216,7 +216,7 @@ class PosixLock:
     POSIX locks belong to the process, so a second store in this very process is told by a table.
     """
 
-    _held: set[str] = set()
+    _held: ClassVar[set[str]] = set()
 
     def __init__(self, path: Path) -> None:
         self._key = str(path.resolve())
@@ -230,7 +230,7 @@ class PosixLock:
             raise StoreLockedError(
                 "another process owns this store",
                 path=path,
-                hint="stop that broker, or read beside it with StoreReader (`rockstrata store get|dump|stat`)",
+                hint="stop that broker, or read beside it (`rockstrata store get|dump|stat`)",
             ) from error
         PosixLock._held.add(self._key)
         os.pwrite(self._fd, b"lock", 0)

@@ -176,7 +176,11 @@ class Dispatcher(Service):
         assert self._index is not None
         try:
             self._index.add(
-                found.position + file.start, found.store_timestamp, found.key_first, found.key_hash, found.sys_flag
+                found.position + file.start,
+                found.store_timestamp,
+                found.key_first,
+                found.key_hash,
+                found.sys_flag,
             )
         except DiskError as error:
             self._flags.set(Flag.INDEX_FILE_ERROR, str(error))
@@ -218,14 +222,18 @@ class Dispatcher(Service):
             self._to_light_queues(file, found, arrivals)
         return arrivals
 
-    def _to_batch_queue(self, queue: BatchConsumeQueue, file: "MappedFile", found: Scan, rows: "object") -> None:
+    def _to_batch_queue(
+        self, queue: BatchConsumeQueue, file: "MappedFile", found: Scan, rows: "object"
+    ) -> None:
         import numpy as np
 
         rows_array = np.asarray(rows)
         # As in Java: a record without batch marks has no place in a batch queue.
         rows_array = rows_array[(found.inner_base[rows_array] >= 0) & (found.inner_num[rows_array] > 0)]
         if not rows_array.size:
-            log.warning("record of batch topic %s without INNER_BASE and INNER_NUM is not dispatched", queue.topic)
+            log.warning(
+                "record of batch topic %s without INNER_BASE and INNER_NUM is not dispatched", queue.topic
+            )
             return
         units = np.zeros(rows_array.size, BATCH_CONSUME_QUEUE_UNIT.dtype)
         units["physical_offset"] = found.position[rows_array] + file.start
@@ -236,9 +244,7 @@ class Dispatcher(Service):
         units["batch_size"] = found.inner_num[rows_array]
         units["compacted_offset"] = -1
         last = rows_array[-1]
-        queue.append_batches(
-            units.tobytes(), int(found.position[last]) + file.start + int(found.size[last])
-        )
+        queue.append_batches(units.tobytes(), int(found.position[last]) + file.start + int(found.size[last]))
 
     def _to_light_queues(self, file: "MappedFile", found: Scan, arrivals: list[Arrival]) -> None:
         import numpy as np

@@ -42,7 +42,11 @@ def query_messages(
         found = []
         for physical_offset in sorted(set(offsets), reverse=True):
             message = _message(log, physical_offset)
-            if message is not None and begin <= message.store_timestamp <= end and _has(message, topic, key, by_tag):
+            if (
+                message is not None
+                and begin <= message.store_timestamp <= end
+                and _has(message, topic, key, by_tag)
+            ):
                 found.append(message)
         if len(found) >= max_num or len(offsets) < asked:
             return sorted(found[:max_num], key=lambda message: message.physical_offset)

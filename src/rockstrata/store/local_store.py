@@ -119,7 +119,9 @@ class LocalMessageStore(StoreReads):
         self.offsets = QueueOffsets(is_batch)
         for queue in self.queues:
             self.offsets.set(queue.topic, queue.queue_id, queue.max_offset)
-        self.appender = Appender(config, self.commit_log, self.offsets, clock, pack_host(*config.store_host()))
+        self.appender = Appender(
+            config, self.commit_log, self.offsets, clock, pack_host(*config.store_host())
+        )
         self.appender.attach(self.recovery.last_timestamp)
         self.group_commit = GroupCommit(self.commit_log)
         self.hooks = PutHooks(self.delay_levels_ms)

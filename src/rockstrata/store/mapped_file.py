@@ -17,8 +17,20 @@ class MappedFile:
     With a pool buffer, only bytes up to ``committed`` have reached the file and may be read.
     """
 
-    __slots__ = ("_handles", "_pinned", "buffer", "committed", "end", "flushed", "path", "size", "start",
-                 "store_timestamp", "target", "wrote")
+    __slots__ = (
+        "_handles",
+        "_pinned",
+        "buffer",
+        "committed",
+        "end",
+        "flushed",
+        "path",
+        "size",
+        "start",
+        "store_timestamp",
+        "target",
+        "wrote",
+    )
 
     def __init__(self, path: Path, start: int, size: int, handles: FileHandles) -> None:
         self.path = path

@@ -62,7 +62,10 @@ class MappedFileQueue:
             path = directory / name
             if not (name.isascii() and name.isdigit() and len(name) == 20):
                 raise ForeignFileError(
-                    "foreign file among the store's", path=path, expected="a name of 20 digits", found=name,
+                    "foreign file among the store's",
+                    path=path,
+                    expected="a name of 20 digits",
+                    found=name,
                     hint="move it away and start again",
                 )
             length = self.disk.file_bytes(path)
@@ -78,22 +81,33 @@ class MappedFileQueue:
     def _check(self, path: Path, start: int, length: int, before: list[MappedFile]) -> None:
         if length != self.file_bytes:
             raise ForeignFileError(
-                "wrong file size", path=path, expected=self.file_bytes, found=length,
+                "wrong file size",
+                path=path,
+                expected=self.file_bytes,
+                found=length,
                 hint="set the file size the store was written with, or restore the file from a copy",
             )
         if start % self.file_bytes:
             raise ForeignFileError(
-                "file name is not a multiple of the file size", path=path, expected=f"k × {self.file_bytes}",
-                found=start, hint="set the file size the store was written with",
+                "file name is not a multiple of the file size",
+                path=path,
+                expected=f"k × {self.file_bytes}",
+                found=start,
+                hint="set the file size the store was written with",
             )
         if before and before[-1].start == start:
             raise ForeignFileError(
-                "the same file twice", path=path, found=str(before[-1].path),
+                "the same file twice",
+                path=path,
+                found=str(before[-1].path),
                 hint="keep the newer copy, move the other away",
             )
         if before and before[-1].end != start:
             raise CorruptionError(
-                "missing file", path=path, expected=file_name(before[-1].end), found=path.name,
+                "missing file",
+                path=path,
+                expected=file_name(before[-1].end),
+                found=path.name,
                 hint="restore the missing file from a copy, or move the files before the hole away",
             )
 

@@ -41,7 +41,7 @@ class SqlFilter:
     """An SQL92 expression on the properties."""
 
     def __init__(self, expression: str) -> None:
-        self._expression = sql92.compile(expression)
+        self._expression = sql92.compile_filter(expression)
 
     def matches_unit(self, tags_code: int) -> bool:
         """The unit says nothing of properties."""

@@ -33,7 +33,8 @@ class PutHooks:
         if level <= 0:
             if any(props.find(wire, name) is not None for name in _TIMERS):
                 return PutResult(
-                    PutStatus.WHEEL_TIMER_NOT_ENABLE, reason="timer messages are not supported; use a delay level"
+                    PutStatus.WHEEL_TIMER_NOT_ENABLE,
+                    reason="timer messages are not supported; use a delay level",
                 )
             return message
         for name in _TIMERS:

@@ -124,7 +124,11 @@ class _Pull:
         scan_bytes = max(self.limits.scan_bytes, min(self.max_count, _INT_MAX // unit_bytes) * unit_bytes)
         units = -(-scan_bytes // unit_bytes)
         # Without a filter every unit is a message: no need to read far.
-        return units if self.filter is not None else min(units, max(1, self.max_count, self.limits.count_in_memory))
+        return (
+            units
+            if self.filter is not None
+            else min(units, max(1, self.max_count, self.limits.count_in_memory))
+        )
 
     def _scan_units(self) -> bool:
         """Walk the units of one file; False if there are none at this offset."""

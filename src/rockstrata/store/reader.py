@@ -124,7 +124,9 @@ class StoreReader(StoreReads):
     def __init__(self, config: StoreConfig, disk: Disk | None = None) -> None:
         disk = disk or PosixDisk()
         if not disk.exists(config.root):
-            raise ConfigError("no store here", path=config.root, hint="give the directory that holds commitlog/")
+            raise ConfigError(
+                "no store here", path=config.root, hint="give the directory that holds commitlog/"
+            )
         self.config = config
         self.disk = disk
         handles = FileHandles(disk, writable=False)

@@ -64,7 +64,13 @@ class StoreReads:
             # RocketMQ makes the queue object on demand, so an unknown queue is an empty one.
             return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
         return read_queue(
-            self._log, queue, queue_offset, max_count, self._limits, max_bytes=max_bytes, message_filter=message_filter
+            self._log,
+            queue,
+            queue_offset,
+            max_count,
+            self._limits,
+            max_bytes=max_bytes,
+            message_filter=message_filter,
         )
 
     def topic_queues(self) -> dict[str, list[int]]:
@@ -125,7 +131,9 @@ class StoreReads:
                 low, high = queue.min_offset, queue.max_offset
                 while low < high:
                     middle = (low + high) // 2
-                    low, high = (middle + 1, high) if queue.unit(middle)[0] < physical_offset else (low, middle)
+                    low, high = (
+                        (middle + 1, high) if queue.unit(middle)[0] < physical_offset else (low, middle)
+                    )
                 if low < queue.max_offset and queue.unit(low)[0] == physical_offset:
                     return True
         return False

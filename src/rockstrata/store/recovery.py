@@ -193,7 +193,11 @@ class Recovery:
         report.records += rows
         report.last_timestamp = max(report.last_timestamp, int(found.store_timestamp[rows - 1]))
         report.end = file.start + int(found.position[rows - 1]) + int(found.size[rows - 1])
-        first = int(np.searchsorted(found.position[:rows] + file.start, dispatched_to)) if dispatched_to > 0 else 0
+        first = (
+            int(np.searchsorted(found.position[:rows] + file.start, dispatched_to))
+            if dispatched_to > 0
+            else 0
+        )
         if first < rows:
             self._dispatcher.dispatch(file, found.rows(first, rows))
 
@@ -224,7 +228,8 @@ class Recovery:
         # Without properties a record ends in their length, 00 00, after a topic without zeros.
         bare = (data[ends - 2] == 0) & (data[ends - 3] != 0)
         named = np.array(["\0" in name for name in self._dispatcher.topics.names], bool)
-        return ((data[ends - 1] == 0) & ~bare) | named[found.topic_id]
+        torn: NDArray[np.bool_] = ((data[ends - 1] == 0) & ~bare) | named[found.topic_id]
+        return torn
 
     def _is_durable(self, physical_offset: int, later_timestamps: NDArray[np.int64]) -> bool:
         """Was the record at this offset on disk before the crash, as far as the checkpoint tells?"""

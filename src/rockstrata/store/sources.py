@@ -13,8 +13,8 @@ from rockstrata.store.results import Record
 class LogSource(Protocol):
     """Records by physical offset."""
 
-    file_bytes: int
-
+    @property
+    def file_bytes(self) -> int: ...
     @property
     def min_offset(self) -> int: ...
     @property
@@ -36,9 +36,11 @@ class QueueSource(Protocol):
 
     topic: str
     queue_id: int
-    layout: Layout
-    file_bytes: int
 
+    @property
+    def layout(self) -> Layout: ...
+    @property
+    def file_bytes(self) -> int: ...
     @property
     def min_offset(self) -> int: ...
     @property

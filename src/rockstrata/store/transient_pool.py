@@ -35,7 +35,9 @@ class TransientPool:
             self._made += 1
             return bytearray(self._file_bytes)
         if self._fail_fast:
-            raise StoreStateError("no free buffer in the transient store pool", hint="raise transientStorePoolSize")
+            raise StoreStateError(
+                "no free buffer in the transient store pool", hint="raise transientStorePoolSize"
+            )
         return None
 
     def give_back(self, buffer: bytearray) -> None:

@@ -58,8 +58,10 @@ class UnitQueue:
         data = self.units(number, 1)
         if len(data) != self._unit_bytes:
             raise CorruptionError(
-                f"{self.layout.name} {number} is missing", path=self.directory,
-                position=number * self._unit_bytes, hint="run `rockstrata store check`",
+                f"{self.layout.name} {number} is missing",
+                path=self.directory,
+                position=number * self._unit_bytes,
+                hint="run `rockstrata store check`",
             )
         return self.layout.struct.unpack(data)
 
