@@ -1,5 +1,6 @@
 """Config files: a save is all or nothing, a load loses nothing."""
 
+import random
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from rockstrata.errors import ConfigError, DiskFullError
 from rockstrata.store.config_file import ConfigFile, DataVersion
 from rockstrata.store.disk import PosixDisk
+from rockstrata.testing.forgetful_disk import ForgetfulDisk, PowerCut
 
 
 class FailingDisk(PosixDisk):
@@ -78,6 +80,29 @@ def test_a_save_that_fails_anywhere_leaves_the_old_or_the_new_content(path, befo
     assert config_file(path).load(parse) in (b"one", b"two")
     config_file(path).save(b"three")
     assert config_file(path).load(parse) == b"three"
+
+
+@pytest.mark.parametrize("calls", range(1, 12))
+@pytest.mark.parametrize("seed", range(4))
+def test_a_power_cut_in_any_call_of_a_save_leaves_the_old_or_the_new_content(calls, seed):
+    path = Path("/store/config/topics.json")
+    disk = ForgetfulDisk()
+    for content in (b"zero", b"one"):
+        ConfigFile(path, disk).save(content)
+
+    disk.stop_after(calls)
+    done = b"one"
+    try:
+        ConfigFile(path, disk).save(b"two")
+        done = b"two"
+        ConfigFile(path, disk).save(b"three")
+        done = b"three"
+    except PowerCut:
+        pass
+    disk = disk.power_cut(random.Random(seed))
+
+    found = ConfigFile(path, disk).load(parse)
+    assert found in {b"one": (b"one", b"two"), b"two": (b"two", b"three"), b"three": (b"three",)}[done]
 
 
 def test_a_first_save_that_fails_leaves_nothing(path):

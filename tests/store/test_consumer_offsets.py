@@ -8,6 +8,7 @@ from rockstrata.errors import ConfigError, DiskError
 from rockstrata.store.config_file import ConfigFile, DataVersion
 from rockstrata.store.consumer_offsets import ConsumerOffsets, ConsumerOffsetSaver
 from rockstrata.store.disk import PosixDisk
+from rockstrata.testing.manual_clock import ManualClock
 
 # Written by RocketMQ 5.5.0's ConsumerOffsetManager.
 JAVA_5_5_0 = """{
@@ -60,17 +61,6 @@ JAVA_5_3_3 = """{
 }"""
 
 
-class StoppedClock:
-    def now_ms(self) -> int:
-        return 1_700_000_000_000
-
-    def monotonic_s(self) -> float:
-        return 0.0
-
-    def sleep_s(self, seconds: float) -> None:
-        raise AssertionError("nothing here sleeps")
-
-
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "config" / "consumerOffset.json"
@@ -80,7 +70,7 @@ def path(tmp_path):
 def new_offsets(path):
     def make(version_step: int = 500, disk: PosixDisk | None = None) -> ConsumerOffsets:
         return ConsumerOffsets(
-            ConfigFile(path, disk or PosixDisk()), StoppedClock(), version_step=version_step
+            ConfigFile(path, disk or PosixDisk()), ManualClock(), version_step=version_step
         )
 
     return make

@@ -16,6 +16,7 @@ from rockstrata.store.topics import (
     TopicFilterType,
     Topics,
 )
+from rockstrata.testing.manual_clock import ManualClock
 
 # Written by RocketMQ 5.3.3 (fastjson 1): T3 shares its attributes with T1, T4 has none.
 JAVA_5_3_3 = """{
@@ -71,17 +72,6 @@ JAVA_5_3_3 = """{
 }"""
 
 
-class StoppedClock:
-    def now_ms(self) -> int:
-        return 1_700_000_000_000
-
-    def monotonic_s(self) -> float:
-        return 0.0
-
-    def sleep_s(self, seconds: float) -> None:
-        raise AssertionError("nothing here sleeps")
-
-
 class FullDisk(PosixDisk):
     full = False
 
@@ -103,7 +93,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def new_topics(path, disk):
-    return lambda: Topics(ConfigFile(path, disk), StoppedClock())
+    return lambda: Topics(ConfigFile(path, disk), ManualClock())
 
 
 def loaded(topics: Topics) -> Topics:
@@ -281,7 +271,7 @@ def test_a_topic_that_could_not_be_saved_does_not_exist(new_topics, disk):
 
 def test_loading_adds_to_what_is_there(new_topics):
     new_topics().ensure(TopicConfig(topic_name="a", perm=4))
-    topics = Topics(new_topics()._file, StoppedClock())
+    topics = Topics(new_topics()._file, ManualClock())
     topics._table = {"a": TopicConfig(topic_name="a"), "b": TopicConfig(topic_name="b")}
     topics.load()
     assert {name: topic.perm for name, topic in topics.all().items()} == {"a": 4, "b": 6}
