@@ -45,6 +45,7 @@ class PackedMessages:
     properties: NDArray[np.uint8]
     properties_start: NDArray[np.int64]
     properties_length: NDArray[np.int64]
+    topic_names: tuple[str, ...]
     topics: NDArray[np.uint8]
     topic_start: NDArray[np.int64]
     topic_length: NDArray[np.int64]
@@ -160,6 +161,7 @@ def pack_batch(
         flag=flag[:count],
         prepared_offset=np.zeros(count, np.int64),
         sizes=sizes.astype(np.int32),
+        topic_names=one.topic_names,
         topics=one.topics,
         topic_start=one.topic_start,
         topic_length=one.topic_length,
@@ -212,6 +214,7 @@ def _pack(
         properties=_blob(properties),
         properties_start=_starts(properties_length),
         properties_length=properties_length,
+        topic_names=tuple(topic_rows),
         topics=_blob(topics),
         topic_start=_starts(topic_length),
         topic_length=topic_length,

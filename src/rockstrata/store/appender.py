@@ -52,23 +52,32 @@ class Appender:
         self.store_host = store_host
         self.busy_since_ms = 0
         self.max_message_bytes = config.max_message_bytes
-        self._append_crc = config.enabled_append_prop_crc
+        self.append_crc = config.enabled_append_prop_crc
         self._multi_dispatch = (
             MultiDispatch(offsets) if config.enable_lmq and config.enable_multi_dispatch else None
         )
         self._clock = clock
         self._now_ms = clock.now_ms
-        self._tail: MappedFile | None = None
+        self.tail: MappedFile | None = None
         self._last_timestamp = 0
 
     def attach(self, last_timestamp: int) -> None:
         """After recovery: append where the log now ends, never with an older time than it holds."""
-        self._tail = self.log.tail()
+        self.tail = self.log.tail()
         self._last_timestamp = last_timestamp
 
     def detach(self) -> None:
         """The tail was moved by somebody else (recovery, truncation): look again before appending."""
-        self._tail = None
+        self.tail = None
+
+    def timestamp(self) -> int:
+        """The store time of what is appended next; it never decreases. Callers hold the lock."""
+        return max(self._now_ms(), self._last_timestamp)
+
+    def wrote(self, file: MappedFile, position: int, timestamp: int) -> None:
+        """Records up to ``position`` are in place: let readers see them. Callers hold the lock."""
+        file.store_timestamp = self._last_timestamp = timestamp
+        file.wrote = position
 
     def put(self, message: Message) -> PutResult:
         """Append one message. Durable only after the log is synced past ``physical_offset``."""
@@ -78,7 +87,7 @@ class Appender:
         if (
             topic is None
             or topic.version != 1
-            or self._append_crc
+            or self.append_crc
             or message.sys_flag
             or len(message.born_host) + len(host) != 16
             or b"INNER_" in properties
@@ -98,12 +107,12 @@ class Appender:
             queue_offset = topic.offsets.get(queue_id, 0)
             now = self._now_ms()
             now = max(now, self._last_timestamp)
-            file = self._tail
+            file = self.tail
             if file is None or file.size - file.wrote < size + BLANK_BYTES:
-                refusal = self._make_room(size, now)
+                refusal = self.make_room(size, now)
                 if refusal is not None:
                     return refusal
-                file = self._tail
+                file = self.tail
                 assert file is not None
             position = file.wrote
             physical_offset = file.start + position
@@ -138,7 +147,7 @@ class Appender:
         host = message.store_host or self.store_host
         in_queue = sys_flag.is_in_consume_queue(message.sys_flag)
         with self.log.lock:
-            now = max(self._now_ms(), self._last_timestamp)
+            now = self.timestamp()
             # Prepared and rollback records hold queue offset 0 and take none.
             queue_offset = topic.offsets.get(message.queue_id, 0) if in_queue else 0
             if topic.is_batch and in_queue and message.sys_flag & sys_flag.INNER_BATCH:
@@ -150,10 +159,10 @@ class Appender:
                 message = light.message
             try:
                 record = self._encode(message, topic, queue_offset, 0, now)
-                refusal = self._make_room(len(record), now)
+                refusal = self.make_room(len(record), now)
                 if refusal is not None:
                     return refusal
-                file = self._tail
+                file = self.tail
                 assert file is not None
                 assert file.target is not None
                 position = file.wrote
@@ -167,8 +176,7 @@ class Appender:
                     PutStatus.MESSAGE_ILLEGAL, AppendStatus.MESSAGE_SIZE_EXCEEDED, str(error)
                 )
             file.target[position : position + len(record)] = record
-            file.store_timestamp = self._last_timestamp = now
-            file.wrote = position + len(record)
+            self.wrote(file, position + len(record), now)
             if in_queue:
                 topic.offsets[message.queue_id] = queue_offset + count
             if light is not None:
@@ -187,7 +195,7 @@ class Appender:
             store_timestamp=now,
             store_host=self.store_host,
             version=topic.version,
-            append_crc=self._append_crc,
+            append_crc=self.append_crc,
             max_message_bytes=self.max_message_bytes,
         )
 
@@ -209,7 +217,7 @@ class Appender:
             raise IllegalMessageError("bad INNER_NUM", expected="1 to 32767", found=number)
         return count
 
-    def _make_room(self, size: int, now: int) -> PutResult | None:
+    def make_room(self, size: int, now: int) -> PutResult | None:
         """Leave ``_tail`` with room for ``size`` bytes and a blank; a refusal says why it cannot.
 
         Called with the lock held.
@@ -219,7 +227,7 @@ class Appender:
                 PutStatus.MESSAGE_ILLEGAL, AppendStatus.END_OF_FILE,
                 f"record of {size} bytes is larger than a commit log file of {self.log.file_bytes}",
             )  # fmt: skip
-        file = self._tail or self.log.tail()
+        file = self.tail or self.log.tail()
         if file is not None and file.size - file.wrote < size + BLANK_BYTES:
             assert file.target is not None
             file.target[file.wrote : file.wrote + BLANK_BYTES] = encode_blank(file.size - file.wrote)
@@ -231,11 +239,11 @@ class Appender:
             try:
                 file = self.log.roll()
             except (DiskError, StoreStateError) as error:
-                self._tail = None
+                self.tail = None
                 return PutResult(PutStatus.CREATE_MAPPED_FILE_FAILED, reason=str(error))
             finally:
                 self.busy_since_ms = 0
-        self._tail = file
+        self.tail = file
         return None
 
     def _too_large(self, length: int, size: int) -> PutResult:

@@ -17,6 +17,8 @@ from rockstrata.errors import StoreClosedError
 from rockstrata.message.model import Message, pack_host
 from rockstrata.service import Service, ServiceGroup
 from rockstrata.store.appender import Appender
+from rockstrata.store.batch_appender import BatchAppender
+from rockstrata.store.batch_result import BatchPutResult
 from rockstrata.store.checkpoint import Checkpoint
 from rockstrata.store.commit_log import CommitLog
 from rockstrata.store.config_file import ConfigFile
@@ -123,6 +125,7 @@ class LocalMessageStore(StoreReads):
             config, self.commit_log, self.offsets, clock, pack_host(*config.store_host())
         )
         self.appender.attach(self.recovery.last_timestamp)
+        self.batch_appender = BatchAppender(self.appender)
         self.group_commit = GroupCommit(self.commit_log)
         self.hooks = PutHooks(self.delay_levels_ms)
         self._sync_timeout_s = config.sync_flush_timeout_ms / 1000
@@ -235,9 +238,33 @@ class LocalMessageStore(StoreReads):
             self.dispatcher.wake()
         return result
 
-    def put_batch(self, messages: Sequence[Message]) -> list[PutResult]:
-        """Store many messages of any topics and queues; one result each, in order."""
-        return [self.put(message) for message in messages]
+    def put_batch(self, messages: Sequence[Message]) -> BatchPutResult:
+        """Store many messages of any topics and queues, in order; a result for each.
+
+        A message that cannot be stored refuses the whole call, unless some message needs more than
+        encoding (a delay, a transaction): then they are put, and answered, one by one.
+        """
+        refusal = self._refusal()
+        if refusal is not None:
+            return BatchPutResult.refused(len(messages), refusal)
+        result = self.batch_appender.put(messages)
+        if result is None:
+            return BatchPutResult.of([self.put(message) for message in messages])
+        return self._wait_batch(result)
+
+    def put_client_batch(self, message: Message) -> BatchPutResult:
+        """Store a message whose body is a client batch: one record each, in one file."""
+        refusal = self._refusal()
+        if refusal is not None:
+            return BatchPutResult.refused(1, refusal)
+        return self._wait_batch(self.batch_appender.put_client_batch(message))
+
+    def _wait_batch(self, result: BatchPutResult) -> BatchPutResult:
+        if self.commit_log.is_sync and not self.group_commit.wait(result.end_offset, self._sync_timeout_s):
+            result = result.with_status(PutStatus.FLUSH_DISK_TIMEOUT)
+        if self.dispatcher.idle:
+            self.dispatcher.wake()
+        return result
 
     def _refusal(self) -> PutResult | None:
         if self._closed:

@@ -133,7 +133,8 @@ class StoreReader(StoreReads):
         paths = (*config.commit_log_paths, *config.read_only_commit_log_paths)
         self.log = ReaderLog(handles, tuple(dict.fromkeys(paths)), None)
         self.queues = ReaderQueues(config, handles, self.log)
-        super().__init__(_LIMITS, _MAX_QUERY, self.log, self.queues, IndexReader(disk, config.index_dir))
+        index = IndexReader(disk, config.index_dir, config.max_hash_slot_num, config.max_index_num)
+        super().__init__(_LIMITS, _MAX_QUERY, self.log, self.queues, index)
 
     @staticmethod
     def open(root: Path | str, disk: Disk | None = None) -> "StoreReader":

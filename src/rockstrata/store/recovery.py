@@ -260,6 +260,8 @@ class Recovery:
         end = report.end
         report.cut_bytes = self._cut(end, _CLEAN_WIPE_BYTES if report.clean else self._log.file_bytes)
         self._queues.truncate_physical(end)
+        if self._index is not None:
+            self._index.truncate_physical(end)
         self._queues.correct_min(self._log.min_offset)
         for file in self._log.queue.files[-2:]:
             file.flush()
