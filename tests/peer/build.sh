@@ -30,7 +30,7 @@ if [ ! -d "$built" ]; then
         [ -d "$lib" ] || mv "$work/lib" "$lib"
         mkdir "$work/whole"
         mv "$work/classes" "$work/whole/classes"
-        ln -s "$lib" "$work/whole/lib"
+        ln -s "../$(basename "$lib")" "$work/whole/lib"
         # The rename comes last: a directory under the final name is a complete one.
         mv "$work/whole" "$built"
     fi

@@ -219,3 +219,15 @@ def test_a_whole_broker_delays_commits_and_remembers_offsets(
     (operation,) = dumped.messages["RMQ_SYS_TRANS_OP_HALF_TOPIC", 0]
     assert base64.b64decode(operation["body"]) == b"0,1,"
     assert next(step for step in again if step.get("op") == "query_offset")["offset"] == 1
+
+
+def test_the_benchmarks_measure_something(peers: dict[str, Peer], tmp_path: Path) -> None:
+    small = {**SMALL_FILES, "mappedFileSizeCommitLog": 1 << 20, "maxHashSlotNum": 5000, "maxIndexNum": 20000}
+
+    puts = peers[NEWEST].bench("put", tmp_path, conf=small, count=2000, warmup=500)
+    reads = peers[NEWEST].bench("read", tmp_path, conf=small, passes=2)
+
+    assert puts["record_bytes"] == pytest.approx(1209, abs=3)
+    assert puts["p50_us"] > 0
+    assert reads["count"] == 2500
+    assert reads["peak_rss_kb"] > 0

@@ -3,6 +3,7 @@ package rockstrata.peer;
 import java.net.InetSocketAddress;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.Random;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageDecoder;
@@ -18,7 +19,7 @@ final class BenchLetters {
 
     BenchLetters(int bodyBytes) throws Exception {
         body = new byte[bodyBytes];
-        new java.util.Random(7).nextBytes(body);
+        new Random(7).nextBytes(body);
     }
 
     /** Complete, its property string set, as the broker's send handler leaves it. */

@@ -1,9 +1,11 @@
 package rockstrata.peer;
 
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExtBatch;
 import org.apache.rocketmq.common.message.MessageExtBrokerInner;
@@ -106,7 +108,7 @@ final class BenchPut {
             MessageExtBatch batch = new MessageExtBatch();
             letters.fill(batch, i % queues);
             batch.setBody(body);
-            org.apache.rocketmq.common.message.MessageAccessor.setProperties(batch, new java.util.HashMap<>());
+            MessageAccessor.setProperties(batch, new HashMap<>());
             into[i] = batch;
         }
         return nanos;

@@ -89,7 +89,8 @@ final class Broker implements Command {
                 controller.getTopicConfigManager().updateTopicConfig(topicConfig(step));
                 return Out.map("ok", true);
             case "topics":
-                return Out.map("topics", new TreeMap<>(controller.getTopicConfigManager().getTopicConfigTable()).keySet());
+                return Out.map("topics",
+                    new TreeMap<>(controller.getTopicConfigManager().getTopicConfigTable()).keySet());
             case "delay_offsets":
                 return Out.map("offsets", new TreeMap<>(controller.getScheduleMessageService().getOffsetTable()));
             case "wait_max":

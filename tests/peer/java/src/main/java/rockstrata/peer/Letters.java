@@ -4,6 +4,7 @@ import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
+import java.net.SocketAddress;
 import java.net.UnknownHostException;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
@@ -103,7 +104,7 @@ final class Letters {
         return new InetSocketAddress(InetAddress.getByName(address), Integer.parseInt(text.substring(colon + 1)));
     }
 
-    static String text(java.net.SocketAddress host) {
+    static String text(SocketAddress host) {
         if (!(host instanceof InetSocketAddress)) {
             return null;
         }
