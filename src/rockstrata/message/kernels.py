@@ -60,7 +60,7 @@ _MIX = _U64(0x9E3779B97F4A7C15)
 
 
 @kernel
-def _topic_entry(base, start, length, slots, hashes, starts, lengths, blob):  # noqa: PLR0917
+def _topic_entry(base, start, length, slots, hashes, starts, lengths, blob):
     """The table's entry for these bytes, or -1."""
     h = _U64(length)
     at = 0
@@ -100,7 +100,7 @@ def _record_crc_is_good(base, start, size):
 
 
 @kernel
-def walk(  # noqa: PLR0917
+def walk(
     buffer, limit, max_rows, options, delays, state,
     slots, hashes, ids, starts, lengths, blob, topic_flags, key_seeds, tags_seeds,
     position, size, queue_id, queue_offset, physical_offset, store_timestamp, sys_flag, topic_id,
@@ -269,7 +269,7 @@ def _append_record_crc(start, size):
 
 
 @kernel
-def encode_records(  # noqa: PLR0917
+def encode_records(
     bodies, body_start, body_length, properties, properties_start, properties_length,
     topics, topic_start, topic_length, topic_row, hosts, born_host_row, store_host_row,
     version, queue_id, flag, sys_flag, born_timestamp, reconsume_times, prepared_offset, queue_offset,
@@ -339,7 +339,7 @@ def encode_records(  # noqa: PLR0917
 
 
 @kernel
-def batch_elements(data, body_start, body_length, properties_start, properties_length, flag):  # noqa: PLR0917
+def batch_elements(data, body_start, body_length, properties_start, properties_length, flag):
     """Find the elements of a client batch; their number, or -1 if the batch is malformed."""
     base = _I64(data.ctypes.data)
     end = _I64(data.shape[0])

@@ -201,7 +201,7 @@ def read_properties(base, start, end, buffer_end, notes):
 
 
 @kernel
-def hash_words(base, start, end, buffer_end, seed, key_hash, key_end):  # noqa: PLR0917
+def hash_words(base, start, end, buffer_end, seed, key_hash, key_end):
     """Hash each blank-separated word; the new end of the keys, or -1 if there is no room."""
     word = start
     block = start
