@@ -64,6 +64,16 @@ def iso_time(timestamp_ms: int) -> str:
     return datetime.fromtimestamp(timestamp_ms / 1000).astimezone().isoformat(timespec="milliseconds")
 
 
+def parse_time_ms(text: str) -> int | None:
+    """Epoch milliseconds, or an ISO 8601 time (local if it names no zone); None if it is neither."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
 def duration_s() -> float:
     """A high-resolution reading for measuring how long something took."""
     return time.perf_counter()
