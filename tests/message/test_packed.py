@@ -89,7 +89,8 @@ def test_the_kernel_stops_where_a_blank_would_no_longer_fit(letters, draw):
 def test_a_client_batch_is_packed_as_its_elements(elements, shared, append_crc):
     batch = Message(
         shared.topic, encode_batch(elements), shared.queue_id, b"own\1x\2", shared.flag,
-        shared.sys_flag & ~0xC, shared.born_timestamp, shared.born_host, shared.store_host, shared.reconsume_times, 99,
+        shared.sys_flag & ~0xC, shared.born_timestamp, shared.born_host, shared.store_host,
+        shared.reconsume_times, 99,
     )  # fmt: skip
     packed = pack_batch(batch, STORE_HOST, append_crc=append_crc)
     offsets = list(range(5, 5 + len(elements)))

@@ -238,10 +238,19 @@ def test_any_number_of_topics_gets_dense_ids(raws):
     assert found.topic_id.tolist() == [topics.intern(raw) for raw in raws]
 
 
+def test_some_rows_of_a_scan_keep_their_keys():
+    found = scan_both(log_of([Message.of("t", b"", keys=f"k{n} x") for n in range(4)]))
+    some = found.rows(1, 3)
+    assert some.queue_offset.tolist() == [1, 2]
+    keys = [some.key_hash[some.key_first[row] : some.key_first[row + 1]].tolist() for row in range(len(some))]
+    assert keys == [[index_hash(f"t#k{n}"), index_hash("t#x")] for n in (1, 2)]
+
+
 def test_read_only_bytes_scan_without_a_copy():
     log = log_of([Message("t", b"body")])
     found = scan(kernel_buffer(log), 0, len(log), TopicTable(), use_kernel=True)
     assert len(found) == 1
+    assert len(scan(np.frombuffer(log, np.uint8), 0, len(log), TopicTable(), use_kernel=True)) == 1
     assert np.shares_memory(kernel_buffer(log), np.frombuffer(log, np.uint8))
 
 

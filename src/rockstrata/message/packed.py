@@ -86,6 +86,8 @@ class PackedMessages:
         from rockstrata.message import kernels
 
         assert 0 <= position <= file_end <= len(out), "the room lies in the buffer"
+        assert out.flags.c_contiguous, "kernels write contiguous bytes"
+        assert out.flags.writeable, "the buffer can be written"
         assert len(queue_offset) == len(positions) == len(self), "one item per message"
         encode_records: Any = kernels.encode_records
         return int(

@@ -36,7 +36,8 @@ class ScanStop(IntEnum):
 CRC_BAD, CRC_GOOD, CRC_UNCHECKED = 0, 1, 2
 
 
-@dataclass(frozen=True, eq=False)
+# Not frozen: a frozen class takes five times as long to make, and small scans are many.
+@dataclass(eq=False, slots=True)
 class Scan:
     """Records found, one row each, and where and why the walk ended.
 
@@ -93,6 +94,7 @@ ROW_DTYPES: dict[str, Any] = {
     "inner_num": np.int32,
     "multi_dispatch": np.uint8,
 }
+_DTYPES = tuple(np.dtype(dtype) for dtype in ROW_DTYPES.values())
 
 
 def scan(
@@ -131,6 +133,10 @@ def scan(
         )  # fmt: skip
     from rockstrata.message import kernels as k
 
+    assert buffer.dtype == np.uint8, "kernels walk bytes"
+    assert buffer.flags.c_contiguous, "kernels walk contiguous bytes"
+    if not buffer.flags.writeable:
+        buffer = kernel_buffer(buffer)
     walk: Any = k.walk
     options = (
         (k.CHECK_CRC if check_crc else 0)
@@ -141,36 +147,30 @@ def scan(
     )
     delays = np.array(delay_levels, np.int64) if delay_levels else _NO_LEVELS
     state = np.array([start, 0, 0, 0, 0, 0], np.int64)
-    rows = _rows_expected(limit - start, max_records)
-    columns = [np.empty(rows, dtype) for dtype in ROW_DTYPES.values()]
-    key_first = np.empty(rows + 1, np.int64)
-    key_hash = np.empty(3 * rows + 16 if keys else 0, np.int32)
+    room = _rows_expected(limit - start, max_records)
+    columns = [np.empty(room, dtype) for dtype in _DTYPES]
+    key_first = np.empty(room + 1, np.int64)
+    key_hash = np.empty(3 * room + 16 if keys else 0, np.int32)
     while True:
         walk(
             buffer, np.int64(limit), np.int64(max_records), np.int64(options), delays, state,
             *topics.arrays(), *columns, key_first, key_hash,
         )  # fmt: skip
-        stop = int(state[k.STOP])
+        end, rows, key_count, stop, topic_at, topic_length = state.tolist()
         if stop == k.NEW_TOPIC:
-            at = int(state[k.TOPIC_AT])
-            topics.intern(buffer[at : at + int(state[k.TOPIC_LENGTH])].tobytes())
+            topics.intern(buffer[topic_at : topic_at + topic_length].tobytes())
         elif stop == k.ROWS_FULL:
-            more = 2 * len(columns[0])
-            columns = [_resized(column, more) for column in columns]
-            key_first = _resized(key_first, more + 1)
+            room = 2 * len(columns[0])
+            columns = [_resized(column, room) for column in columns]
+            key_first = _resized(key_first, room + 1)
         elif stop == k.KEYS_FULL:
             # One record has at most 32,767 bytes of properties, so at most so many keys.
             key_hash = _resized(key_hash, 2 * len(key_hash) + 32_768)
         else:
             break
-    n = int(state[k.ROWS])
-    return Scan(
-        **_named(columns, n),
-        key_first=key_first[: n + 1],
-        key_hash=key_hash[: int(state[k.KEY_COUNT])],
-        end=int(state[k.POSITION]),
-        stop=ScanStop(stop),
-    )
+    found: Any = [column[:rows] for column in columns]
+    found += (key_first[: rows + 1], key_hash[:key_count], end, ScanStop(stop))
+    return Scan(*found)
 
 
 def kernel_buffer(data: Any) -> NDArray[np.uint8]:
@@ -201,10 +201,6 @@ class _Writable:
 def _rows_expected(region_bytes: int, max_records: int) -> int:
     """Room for records of 256 bytes; a log of smaller ones makes the arrays grow once or twice."""
     return min(max_records, max(16, region_bytes // 256 + 1))
-
-
-def _named(columns: list[NDArray[Any]], rows: int) -> dict[str, Any]:
-    return {name: column[:rows] for name, column in zip(ROW_DTYPES, columns, strict=True)}
 
 
 def _resized(array: NDArray[Any], length: int) -> NDArray[Any]:
