@@ -63,6 +63,9 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     store_host: bytes = b""
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
+    # The properties hold none of the names a put acts on (``props.ACTED_ON``), and nobody needs to
+    # look. Looking costs a tenth of a put.
+    is_plain: bool = False
 
     @staticmethod
     def of(
@@ -97,6 +100,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
             flag,
             born_timestamp=born_timestamp,
             born_host=born_host,
+            is_plain=props.ACTED_ON.isdisjoint(table),
         )
 
 

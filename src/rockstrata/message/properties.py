@@ -58,6 +58,20 @@ TIMER_ROLL_TIMES = "TIMER_ROLL_TIMES"
 TIMER_DEL_UNIQKEY = "TIMER_DEL_UNIQKEY"
 
 KEY_SEPARATOR = " "
+# Names that change what a put does: delays, timers, inner batches, light queues.
+ACTED_ON = frozenset(
+    (
+        DELAY,
+        TIMER_DELAY_SEC,
+        TIMER_DELAY_MS,
+        TIMER_DELIVER_MS,
+        TIMER_DEL_UNIQKEY,
+        INNER_NUM,
+        INNER_BASE,
+        INNER_MULTI_DISPATCH,
+        INNER_MULTI_QUEUE_OFFSET,
+    )
+)
 PROPERTIES_BYTES_MAX = 32_767
 
 _NAME_END = b"\x01"

@@ -28,12 +28,12 @@ from rockstrata.store.mapped_file import MappedFile
 from rockstrata.store.multi_dispatch import MultiDispatch
 from rockstrata.store.queue_offsets import QueueOffsets, TopicOffsets
 from rockstrata.store.results import AppendStatus, PutResult, PutStatus
+from rockstrata.store.running_flags import Flag
 from rockstrata.store.store_config import StoreConfig
 
 _HEAD_V4 = RECORD_HEADS[0].struct
 _PROPERTIES_LENGTH = struct.Struct(">h")
 _PUT_OK = PutStatus.PUT_OK
-_APPEND_OK = AppendStatus.PUT_OK
 
 
 class Appender:
@@ -56,7 +56,7 @@ class Appender:
         self._multi_dispatch = (
             MultiDispatch(offsets) if config.enable_lmq and config.enable_multi_dispatch else None
         )
-        self._clock = clock
+        self._lock = log.lock
         self._now_ms = clock.now_ms
         self.tail: MappedFile | None = None
         self._last_timestamp = 0
@@ -90,7 +90,7 @@ class Appender:
             or self.append_crc
             or message.sys_flag
             or len(message.born_host) + len(host) != 16
-            or b"INNER_" in properties
+            or (not message.is_plain and b"INNER_" in properties)
         ):
             return self._put_rare(message)
         body = message.body
@@ -103,7 +103,7 @@ class Appender:
             return self._properties_too_large(len(properties))
         crc = crc32(body) & 0x7FFF_FFFF
         queue_id = message.queue_id
-        with self.log.lock:
+        with self._lock:
             queue_offset = topic.offsets.get(queue_id, 0)
             now = self._now_ms()
             now = max(now, self._last_timestamp)
@@ -136,7 +136,7 @@ class Appender:
             file.store_timestamp = self._last_timestamp = now
             file.wrote = position + size
             topic.offsets[queue_id] = queue_offset + 1
-        return PutResult(_PUT_OK, physical_offset, queue_offset, size, now, host, 1, _APPEND_OK)
+        return PutResult(_PUT_OK, physical_offset, queue_offset, size, now, host)
 
     def _put_rare(self, message: Message) -> PutResult:
         try:
@@ -181,9 +181,7 @@ class Appender:
                 topic.offsets[message.queue_id] = queue_offset + count
             if light is not None:
                 light.commit()
-        return PutResult(
-            _PUT_OK, file.start + position, queue_offset, len(record), now, host, count, _APPEND_OK
-        )
+        return PutResult(_PUT_OK, file.start + position, queue_offset, len(record), now, host, count)
 
     def _encode(
         self, message: Message, topic: TopicOffsets, queue_offset: int, physical_offset: int, now: int
@@ -236,6 +234,7 @@ class Appender:
             file = None
         if file is None:
             self.busy_since_ms = now
+            self.log.flags.mark(Flag.PUT_LOCK_BUSY, on=True)
             try:
                 file = self.log.roll()
             except (DiskError, StoreStateError) as error:
@@ -243,6 +242,7 @@ class Appender:
                 return PutResult(PutStatus.CREATE_MAPPED_FILE_FAILED, reason=str(error))
             finally:
                 self.busy_since_ms = 0
+                self.log.flags.mark(Flag.PUT_LOCK_BUSY, on=False)
         self.tail = file
         return None
 
@@ -263,7 +263,7 @@ class Appender:
 
     @staticmethod
     def _refused(status: PutStatus, append_status: AppendStatus, reason: str) -> PutResult:
-        return PutResult(status, append_status=append_status, reason=reason)
+        return PutResult(status, refused_by=append_status, reason=reason)
 
 
 def _illegal(reason: str) -> PutResult:

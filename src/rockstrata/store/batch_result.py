@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rockstrata.message.ids import encode_message_id
-from rockstrata.store.results import AppendStatus, PutResult, PutStatus
+from rockstrata.store.results import PutResult, PutStatus
 
 if TYPE_CHECKING:
     import numpy as np
@@ -91,7 +91,7 @@ class BatchPutResult:
             return self.refusal
         return PutResult(
             self._status, int(self.physical_offsets[n]), int(self.queue_offsets[n]),
-            int(self.record_bytes[n]), self.store_timestamp, self._store_host, 1, AppendStatus.PUT_OK,
+            int(self.record_bytes[n]), self.store_timestamp, self._store_host,
         )  # fmt: skip
 
     def __iter__(self) -> Iterator[PutResult]:

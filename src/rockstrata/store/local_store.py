@@ -41,14 +41,11 @@ from rockstrata.store.queue_read import ReadLimits
 from rockstrata.store.reads import StoreReads
 from rockstrata.store.recovery import Recovery, RecoveryReport
 from rockstrata.store.results import PutResult, PutStatus
-from rockstrata.store.running_flags import Flag, RunningFlags
+from rockstrata.store.running_flags import PUT_GATE, Flag, RunningFlags
 from rockstrata.store.store_config import BrokerRole, StoreConfig
 from rockstrata.store.topics import QueueType, Topics
 
 log = logging.getLogger(__name__)
-
-_WRITE_STOPPERS = 0x7F & ~int(Flag.NOT_READABLE)
-_CATCH_UP_S = 5.0
 
 
 class LocalMessageStore(StoreReads):
@@ -129,7 +126,8 @@ class LocalMessageStore(StoreReads):
         self.group_commit = GroupCommit(self.commit_log)
         self.hooks = PutHooks(self.delay_levels_ms)
         self._sync_timeout_s = config.sync_flush_timeout_ms / 1000
-        self._is_slave = config.broker_role is BrokerRole.SLAVE
+        self._is_sync = self.commit_log.is_sync
+        self.flags.mark(Flag.SLAVE, on=config.broker_role is BrokerRole.SLAVE)
         StoreReads.__init__(
             self, ReadLimits.of(config), config.max_msgs_num_batch, self.commit_log, self.queues, self.index
         )
@@ -195,6 +193,7 @@ class LocalMessageStore(StoreReads):
         """Stop in order and hand the directory over. Closing twice is harmless."""
         if not self._closed:
             self._closed = True
+            self.flags.mark(Flag.CLOSED, on=True)
             self._house.close()
 
     def __enter__(self) -> Self:
@@ -222,17 +221,17 @@ class LocalMessageStore(StoreReads):
 
     def put(self, message: Message) -> PutResult:
         """Store one message; with SYNC_FLUSH it is durable when this returns PUT_OK."""
-        if self._closed or self.flags.bits & _WRITE_STOPPERS or self._is_slave or self.appender.busy_since_ms:
+        if self.flags.bits & PUT_GATE:
             refusal = self._refusal()
             if refusal is not None:
                 return refusal
-        if b"DEL" in message.properties:
+        if not message.is_plain and b"DEL" in message.properties:
             hooked = self.hooks.apply(message)
             if isinstance(hooked, PutResult):
                 return hooked
             message = hooked
         result = self.appender.put(message)
-        if self.commit_log.is_sync:
+        if self._is_sync:
             return self._wait_durable(message, result)
         if self.dispatcher.idle:
             self.dispatcher.wake()
@@ -269,9 +268,9 @@ class LocalMessageStore(StoreReads):
     def _refusal(self) -> PutResult | None:
         if self._closed:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason="the store is closed")
-        if self._is_slave:
+        if self.flags.bits & Flag.SLAVE:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason="brokerRole is SLAVE")
-        if self.flags.bits & _WRITE_STOPPERS:
+        if not self.flags.writable:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self.flags.describe())
         busy_since = self.appender.busy_since_ms
         if busy_since and self.clock.now_ms() - busy_since > self.config.os_page_cache_busy_timeout_ms:
@@ -291,7 +290,7 @@ class LocalMessageStore(StoreReads):
                 return PutResult(
                     PutStatus.FLUSH_DISK_TIMEOUT, result.physical_offset, result.queue_offset,
                     result.record_bytes, result.store_timestamp, result.store_host, result.message_count,
-                    result.append_status, reason,
+                    reason=reason,
                 )  # fmt: skip
         else:
             self._log_flusher.wake()

@@ -56,13 +56,18 @@ class PutResult(msgspec.Struct, frozen=True, gc=False):
     store_timestamp: int = 0
     store_host: bytes = b""
     message_count: int = 1
-    append_status: AppendStatus | None = None
+    refused_by: AppendStatus | None = None
     reason: str = ""
 
     @property
     def ok(self) -> bool:
         """True if the message is in the log (it may still not be durable: see ``status``)."""
-        return self.append_status is AppendStatus.PUT_OK
+        return self.physical_offset >= 0
+
+    @property
+    def append_status(self) -> AppendStatus | None:
+        """Outcome of the append; None if it was not tried."""
+        return AppendStatus.PUT_OK if self.ok else self.refused_by
 
     @property
     def message_id(self) -> str:

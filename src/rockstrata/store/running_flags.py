@@ -20,9 +20,15 @@ class Flag(IntFlag):
     DISK_FULL = 16
     FENCED = 32
     LOGIC_DISK_FULL = 64
+    # Ours, beyond RocketMQ's: one look at the bits must be enough for a put.
+    CLOSED = 128
+    SLAVE = 256
+    PUT_LOCK_BUSY = 512
 
 
 _WRITE_STOPPERS = int(~Flag.NOT_READABLE & 0x7F)
+# What a put must look into: it cannot go on, or only perhaps.
+PUT_GATE = _WRITE_STOPPERS | int(Flag.CLOSED | Flag.SLAVE | Flag.PUT_LOCK_BUSY)
 _DISPATCH_STOPPERS = int(
     Flag.NOT_WRITABLE | Flag.LOGICS_QUEUE_ERROR | Flag.INDEX_FILE_ERROR | Flag.LOGIC_DISK_FULL
 )
@@ -51,6 +57,11 @@ class RunningFlags:
                 log.warning("store flag %s cleared", flag.name)
             self.bits &= ~int(flag)
             self.reasons.pop(flag, None)
+
+    def mark(self, flag: Flag, *, on: bool) -> None:
+        """Set or clear a bit that is nobody's trouble, without a word."""
+        with self._lock:
+            self.bits = self.bits | int(flag) if on else self.bits & ~int(flag)
 
     @property
     def readable(self) -> bool:
