@@ -42,8 +42,11 @@ final class BenchIndex {
             "queries_per_s", Bench.perSecond(queries, asked), "queries", queries);
     }
 
+    /** Scattered over the slots: keys that count upwards would fall into neighbouring ones. */
     private static String key(int number) {
-        return "Bench#key-" + number;
+        long mixed = (number + 1) * 0x9E3779B97F4A7C15L;
+        mixed = (mixed ^ (mixed >>> 31)) * 0xBF58476D1CE4E5B9L;
+        return "Bench#" + Long.toHexString(mixed ^ (mixed >>> 29));
     }
 
     /** The nanoseconds of putKey alone: the keys of each chunk are made while the clock stands still. */
