@@ -101,6 +101,11 @@ def test_a_client_batch_is_packed_as_its_elements(elements, shared, append_crc):
     assert out[: len(expected)].tobytes() == expected
 
 
+def test_a_batch_of_many_small_elements_makes_room():
+    batch = Message("t", encode_batch([BatchElement(n, b"") for n in range(5000)]))
+    assert pack_batch(batch, STORE_HOST).flag.tolist() == list(range(5000))
+
+
 @given(st.binary(max_size=80))
 def test_packing_random_bytes_as_a_batch_agrees_with_splitting_them(data):
     batch = Message("t", data)

@@ -340,7 +340,7 @@ def encode_records(
 
 @kernel
 def batch_elements(data, body_start, body_length, properties_start, properties_length, flag):
-    """Find the elements of a client batch; their number, or -1 if the batch is malformed."""
+    """Find the elements of a client batch; their number, -1 if it is malformed, -2 if there is no room."""
     base = _I64(data.ctypes.data)
     end = _I64(data.shape[0])
     at = _I64(0)
@@ -356,6 +356,8 @@ def batch_elements(data, body_start, body_length, properties_start, properties_l
         properties_bytes = _I64(_I16(swap16(load16(base + at + 20 + body_bytes))))
         if properties_bytes != size - 22 - body_bytes:
             return _I64(-1)
+        if count == flag.shape[0]:
+            return _I64(-2)
         flag[count] = _I32(swap32(load32(base + at + 12)))
         body_start[count] = at + 20
         body_length[count] = body_bytes

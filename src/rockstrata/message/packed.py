@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from rockstrata.errors import IllegalMessageError
 from rockstrata.message.batch import check_batch, decode_batch, split_batch
 from rockstrata.message.crc import RECORD_CRC_BYTES
-from rockstrata.message.layouts import BATCH_ELEMENT_BYTES_MIN
 from rockstrata.message.model import Message
 from rockstrata.message.properties import PROPERTIES_BYTES_MAX
 from rockstrata.message.record import (
@@ -27,6 +26,7 @@ from rockstrata.message.record import (
     record_version,
     stored_properties,
 )
+from rockstrata.message.scan import kernel_buffer
 from rockstrata.message.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
 _SHARED_BY_BATCH = (
@@ -35,7 +35,7 @@ _SHARED_BY_BATCH = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class PackedMessages:
     """Messages checked and laid out for the encoder; ``sizes`` are those of their records."""
 
@@ -142,11 +142,14 @@ def pack_batch(
 
     check_batch(message)
     batch_elements: Any = kernels.batch_elements
-    data = _blob([message.body])
-    room = len(data) // BATCH_ELEMENT_BYTES_MIN
-    spans = [np.empty(room, np.int64) for _ in range(4)]
-    flag = np.empty(room, np.int32)
-    count = int(batch_elements(data, *spans, flag))
+    data = kernel_buffer(message.body)
+    # Room for elements of 512 bytes: arrays for the smallest would cost more than the parsing.
+    room, count = len(data) // 512 + 16, -2
+    while count == -2:
+        spans = [np.empty(room, np.int64) for _ in range(4)]
+        flag = np.empty(room, np.int32)
+        count = int(batch_elements(data, *spans, flag))
+        room *= 8
     if count < 0:
         decode_batch(message.body)
         raise AssertionError("the kernel and decode_batch disagree about a batch")
@@ -194,7 +197,7 @@ def _pack(
         [host_rows.setdefault(m.store_host or store_host, len(host_rows)) for m in messages]
     )
     host_length = _lengths(list(host_rows))
-    if not np.isin(host_length, (8, 20)).all():
+    if any(len(host) not in {8, 20} for host in host_rows):
         raise IllegalMessageError("bad host", expected="8 or 20 bytes")
     born_length, store_length = host_length[born_host_row], host_length[store_host_row]
     flags = _ints([m.sys_flag for m in messages]) & ~0x30
