@@ -19,6 +19,7 @@ from rockstrata.store.mapped_file_queue import MappedFileQueue
 from rockstrata.store.preallocator import Preallocator
 from rockstrata.store.results import Record
 from rockstrata.store.running_flags import Flag, RunningFlags
+from rockstrata.store.sources import Window
 from rockstrata.store.store_config import FlushDiskType, StoreConfig
 from rockstrata.store.transient_pool import TransientPool
 
@@ -130,10 +131,23 @@ class CommitLog:
         position = physical_offset - file.start
         if position + size > file.readable or size <= 0:
             return None
-        if self.in_memory(physical_offset):
-            return file.file.view()[position : position + size]
-        data = file.file.pread(position, size)
+        try:
+            if self.in_memory(physical_offset):
+                return file.file.view()[position : position + size]
+            data = file.file.pread(position, size)
+        except DiskError:
+            if self.queue.holds(file):
+                raise
+            # Retention deleted the file after it was found.
+            return None
         return data if len(data) == size else None
+
+    def window(self, physical_offset: int) -> Window | None:
+        """The mapped file around an offset near the end of the log; None further back."""
+        file = self.queue.find(physical_offset)
+        if file is None or not self.in_memory(physical_offset):
+            return None
+        return Window(file.start, file.start + file.readable, file.file.view())
 
     def read_record(self, physical_offset: int) -> Record | None:
         """The record that starts here, by its own size; None outside the log.
@@ -163,7 +177,12 @@ class CommitLog:
         file = self.queue.find(physical_offset)
         if file is None or physical_offset - file.start + size > file.readable:
             return -1
-        head = file.file.pread(physical_offset - file.start, 76)
+        try:
+            head = file.file.pread(physical_offset - file.start, 76)
+        except DiskError:
+            if self.queue.holds(file):
+                raise
+            return -1
         # A born host of IPv6 (bit 0x10 of the system flag at 36) moves the field by 12.
         return int(_STORE_TIMESTAMP.unpack_from(head, 68 if head[39] & 0x10 else 56)[0])
 

@@ -47,6 +47,10 @@ class ConsumeQueue(UnitQueue):
         if is_first:
             self._min = number
 
+    def _start_over(self, number: int) -> None:
+        super()._start_over(number)
+        self._min = min(self._min, number)
+
     def correct_min(self, min_physical: int) -> None:
         """Move the minimum past units whose records the commit log no longer holds."""
         low, high = max(self._min, self.first_unit), self.unit_count

@@ -5,6 +5,7 @@ Python object is made per message. Also the engine of recovery, which drives ``d
 """
 
 import logging
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -65,6 +66,8 @@ class Dispatcher(Service):
         self.idle = False
         self.listeners: list[Listener] = []
         self.topics = TopicTable()
+        # Held during a round: who removes a queue must not do it under one.
+        self.lock = threading.RLock()
         self._log = commit_log
         self._queues = queues
         self._index = index
@@ -98,6 +101,10 @@ class Dispatcher(Service):
 
     def _step(self) -> bool:
         """One round; False when there is nothing (more) to do."""
+        with self.lock:
+            return self._round()
+
+    def _round(self) -> bool:
         end = self._log.confirm_offset
         self.position = max(self.position, self._log.min_offset)
         if self.position >= end or not self._flags.dispatchable:

@@ -4,6 +4,7 @@ Answers to RocketMQ's MappedFileQueue and MultiPathMappedFileQueue. One writer; 
 immutable snapshot of the file list, so files may be rolled and deleted under them.
 """
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -43,6 +44,8 @@ class MappedFileQueue:
         self._is_full = is_full
         self._sync_levels = sync_levels
         self._unsynced_dirs: set[Path] = set()
+        # The writer adds at the end while retention deletes at the start.
+        self._list_lock = threading.Lock()
 
     # Loading
 
@@ -173,7 +176,8 @@ class MappedFileQueue:
         assert last is None or last.end == file.start, (last, file)
         # The directories may be as new as the file: their own names must survive too.
         self._unsynced_dirs.update(tuple(file.path.parents)[: self._sync_levels])
-        self._publish((*self.files, file))
+        with self._list_lock:
+            self._publish((*self.files, file))
 
     # Making durable
 
@@ -194,30 +198,48 @@ class MappedFileQueue:
 
         An ``offset`` at a file's very start drops that file too, unless it is the only one.
         """
-        keep: list[MappedFile] = []
-        for file in self.files:
-            if file.end <= offset:
-                keep.append(file)
-            elif file.start < offset or (file.start == offset and not keep and file is self.files[0]):
-                file.set_cursors(offset - file.start)
-                keep.append(file)
-            else:
-                self._erase(file)
-        self._publish(keep)
+        with self._list_lock:
+            keep: list[MappedFile] = []
+            for file in self.files:
+                if file.end <= offset:
+                    keep.append(file)
+                elif file.start < offset or (file.start == offset and not keep and file is self.files[0]):
+                    file.set_cursors(offset - file.start)
+                    keep.append(file)
+                else:
+                    self._erase(file)
+            self._publish(keep)
 
-    def delete_first(self) -> MappedFile:
-        """Delete the oldest file; readers that hold its view keep it."""
-        file = self.files[0]
-        self._publish(self.files[1:])
-        self._erase(file)
-        return file
+    def delete_first(self, file: MappedFile) -> bool:
+        """Delete ``file`` if it is the oldest; readers that hold its view keep it.
+
+        A file that cannot be deleted stays in the list: skipping it would leave a hole after it.
+        """
+        with self._list_lock:
+            if not self.files or self.files[0] is not file:
+                return False
+            self._publish(self.files[1:])
+        try:
+            self._erase(file)
+        except BaseException:
+            with self._list_lock:
+                self._publish((file, *self.files))
+            raise
+        return True
+
+    def holds(self, file: MappedFile) -> bool:
+        """False once ``file`` was deleted: a reader that came too late asks this."""
+        return self.by_start.get(file.start) is file
 
     def destroy(self) -> None:
         """Delete all files."""
-        files, self.files, self.by_start = self.files, (), {}
+        with self._list_lock:
+            files = self.files
+            self._publish(())
         for file in files:
             self._erase(file)
 
     def _erase(self, file: MappedFile) -> None:
-        self._handles.forget(file.path)
+        # In this order: a reader between the two must not bring the handle back.
         self.disk.unlink(file.path)
+        self._handles.forget(file.path)

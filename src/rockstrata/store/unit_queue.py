@@ -7,7 +7,7 @@ written through descriptors: a store may have a hundred thousand queues, too man
 from pathlib import Path
 from typing import Any
 
-from rockstrata.errors import CorruptionError
+from rockstrata.errors import CorruptionError, DiskError
 from rockstrata.layout import Layout
 from rockstrata.store.disk import Buffer
 from rockstrata.store.handles import FileHandles
@@ -38,6 +38,7 @@ class UnitQueue:
         # End of the last record that has a unit, -1 if none.
         self.max_physical = -1
         self._unit_bytes = layout.size
+        self._blank = (0, PRE_BLANK_SIZE, *([0] * (len(layout.fields) - 2)))
 
     def load(self) -> None:
         """Find the files; ``recover`` then finds the end."""
@@ -54,9 +55,14 @@ class UnitQueue:
         return max(0, self.queue.min_offset) // self._unit_bytes
 
     def unit(self, number: int) -> tuple[Any, ...]:
-        """One unit; the number must be in [first_unit, unit_count)."""
+        """One unit; the number must be in [first_unit, unit_count).
+
+        One whose file was deleted meanwhile reads as a pre-blank unit: before everything in the log.
+        """
         data = self.units(number, 1)
         if len(data) != self._unit_bytes:
+            if not self.queue.files or number < self.first_unit:
+                return self._blank
             raise CorruptionError(
                 f"{self.layout.name} {number} is missing",
                 path=self.directory,
@@ -73,7 +79,12 @@ class UnitQueue:
             return b""
         position = offset - file.start
         length = min(count * self._unit_bytes, file.wrote - position)
-        return file.file.pread(position, length) if length > 0 else b""
+        try:
+            return file.file.pread(position, length) if length > 0 else b""
+        except DiskError:
+            if self.queue.holds(file):
+                raise
+            return b""
 
     def append(self, number: int, units: Buffer, max_physical: int) -> None:
         """Write units from ``number`` on. Units already there are left alone; a gap is refused.
@@ -122,8 +133,7 @@ class UnitQueue:
         self.queue.add(file)
         position = offset - file.start
         if position:
-            blank = self.layout.struct.pack(0, PRE_BLANK_SIZE, *([0] * (len(self.layout.fields) - 2)))
-            file.write_at(0, blank * (position // self._unit_bytes))
+            file.write_at(0, self.layout.struct.pack(*self._blank) * (position // self._unit_bytes))
 
     def first_where(self, low: int, high: int, minimum_physical: int) -> int:
         """The first unit in [low, high) of a record at or after ``minimum_physical``, else ``high``.
@@ -207,18 +217,23 @@ class UnitQueue:
     def flush(self, least_pages: int = 0) -> None:
         """Make the units durable."""
         for file in self.queue.files:
-            if file.can_flush(least_pages):
+            if not file.can_flush(least_pages):
+                continue
+            try:
                 self.queue.sync_dirs()
                 file.flush()
+            except DiskError:
+                # A file deleted meanwhile, by retention or with its topic, has nothing to lose.
+                if self.queue.holds(file):
+                    raise
 
     def delete_files_before(self, minimum_physical: int) -> int:
         """Delete files whose last unit points before ``minimum_physical``, never the last file."""
         deleted = 0
-        while len(self.queue.files) > 1:
-            physical = self.unit(self.queue.files[0].end // self._unit_bytes - 1)[0]
-            if physical >= minimum_physical:
+        for file in self.queue.files[:-1]:
+            physical = self.unit(file.end // self._unit_bytes - 1)[0]
+            if physical >= minimum_physical or not self.queue.delete_first(file):
                 break
-            self.queue.delete_first()
             deleted += 1
         return deleted
 
