@@ -143,14 +143,14 @@ def _typed(path: Path, doing: str) -> Iterator[None]:
 class PosixFile:
     """A file by descriptor, mapped on demand."""
 
-    __slots__ = ("_address", "_fd", "_map", "_writable", "path", "size")
+    __slots__ = ("_address", "_fd", "_view", "_writable", "path", "size")
 
     def __init__(self, path: Path, fd: int, size: int, writable: bool) -> None:
         self.path = path
         self.size = size
         self._fd = fd
         self._writable = writable
-        self._map: mmap.mmap | None = None
+        self._view: memoryview | None = None
         self._address = 0
 
     def __del__(self) -> None:
@@ -189,11 +189,11 @@ class PosixFile:
 
     def view(self) -> memoryview:
         """Map the file once; the map lives as long as any view of it."""
-        if self._map is None:
+        if self._view is None:
             with _typed(self.path, "map"):
                 access = mmap.ACCESS_WRITE if self._writable else mmap.ACCESS_READ
-                self._map = mmap.mmap(self._fd, self.size, access=access)
-        return memoryview(self._map)
+                self._view = memoryview(mmap.mmap(self._fd, self.size, access=access))
+        return self._view
 
     def populate(self, position: int, length: int) -> None:
         """Fault pages in with one call outside the GIL; kernels before 5.14 refuse, which is fine."""

@@ -13,11 +13,13 @@ from rockstrata.store.batch_consume_queue import BATCH_CONSUME_QUEUE_UNIT
 from rockstrata.store.consume_queue import CONSUME_QUEUE_UNIT
 from rockstrata.store.message_filter import MessageFilter
 from rockstrata.store.results import GetResult, GetStatus, Record
-from rockstrata.store.sources import BatchQueueSource, LogSource, QueueSource
+from rockstrata.store.sources import BatchQueueSource, LogSource, QueueSource, Window
 from rockstrata.store.store_config import StoreConfig
 
 MAX_PULL_BYTES = 128 << 20
 _HEAD = struct.Struct(">iI")
+_PHYSICAL_OFFSET = struct.Struct(">q")
+_NO_WINDOW = Window(0, 0, memoryview(b""))
 _INT_MAX = 2**31 - 1
 
 
@@ -137,31 +139,43 @@ class _Pull:
         if not data:
             return False
         log, limits, records, offsets = self.log, self.limits, self.records, self.offsets
-        want_unit = self.filter.matches_unit if self.filter is not None else None
-        in_memory = log.in_memory(int.from_bytes(data[:8], "big"))
-        byte_limit = limits.bytes_in_memory if in_memory else limits.bytes_on_disk
+        physical = _PHYSICAL_OFFSET.unpack_from(data)[0]
+        in_memory = log.in_memory(physical)
+        byte_limit = min(limits.bytes_in_memory if in_memory else limits.bytes_on_disk, self.max_bytes)
         count_limit = min(self.max_count, limits.count_in_memory if in_memory else limits.count_on_disk)
-        byte_limit = min(byte_limit, self.max_bytes)
+        window = log.window(physical) or _NO_WINDOW
+        start, end, view = window
+        head = _HEAD.unpack_from
+        message_filter = self.filter
         skip_to = 0
-        read = log.read
         count, total = self.count, self.bytes
         for physical, size, tags_code in CONSUME_QUEUE_UNIT.struct.iter_unpack(data):
             if count and (count >= count_limit or total + size > byte_limit):
                 self.full = True
                 break
             number += 1
-            if physical < skip_to:
+            if physical < skip_to or (
+                message_filter is not None and not message_filter.matches_unit(tags_code)
+            ):
                 continue
-            if want_unit is not None and not want_unit(tags_code):
-                continue
-            record = read(physical, size)
-            if record is None:
-                if not records:
-                    self.status = GetStatus.MESSAGE_WAS_REMOVING
-                skip_to = physical - physical % log.file_bytes + log.file_bytes
-                continue
-            _check(record, size, physical)
-            if self.filter is not None and not self.filter.matches_record(record):
+            if not start <= physical < end:
+                start, end, view = log.window(physical) or _NO_WINDOW
+            at = physical - start
+            record: Record | None
+            if start <= physical and physical + size <= end and size > 0:
+                record = view[at : at + size]
+            else:
+                record = log.read(physical, size)
+                if record is None:
+                    if not records:
+                        self.status = GetStatus.MESSAGE_WAS_REMOVING
+                    skip_to = physical - physical % log.file_bytes + log.file_bytes
+                    continue
+            # The unit and the record must agree: a queue may be damaged too.
+            found, magic = head(record)
+            if found != size or (magic != MAGIC_V1 and magic != MAGIC_V2):  # noqa: PLR1714 - twice as fast.
+                raise _no_record(size, physical, found, magic)
+            if message_filter is not None and not message_filter.matches_record(record):
                 self.filtered += 1
                 continue
             records.append(record)
@@ -215,11 +229,16 @@ class _Pull:
 
 
 def _check(record: Record, size: int, physical_offset: int) -> None:
-    """The unit and the record must agree; a queue that points into the middle of one is damaged."""
     found, magic = _HEAD.unpack_from(record)
     if found != size or magic not in (MAGIC_V1, MAGIC_V2):
-        raise CorruptionError(
-            "consume queue points at no record", position=physical_offset,
-            expected=f"a record of {size} bytes", found=f"size {found}, magic {magic:#x}",
-            hint="run `rockstrata store check`",
-        )  # fmt: skip
+        raise _no_record(size, physical_offset, found, magic)
+
+
+def _no_record(size: int, physical_offset: int, found: int, magic: int) -> CorruptionError:
+    return CorruptionError(
+        "consume queue points at no record",
+        position=physical_offset,
+        expected=f"a record of {size} bytes",
+        found=f"size {found}, magic {magic:#x}",
+        hint="run `rockstrata store check`",
+    )

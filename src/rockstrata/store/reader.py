@@ -17,6 +17,7 @@ from rockstrata.store.queue_read import MAX_PULL_BYTES, ReadLimits
 from rockstrata.store.reader_files import ReaderFiles
 from rockstrata.store.reader_queues import ReaderBatchQueue, ReaderQueue
 from rockstrata.store.reads import StoreReads
+from rockstrata.store.sources import Window
 from rockstrata.store.store_config import StoreConfig
 
 _HEAD = struct.Struct(">iI")
@@ -45,6 +46,10 @@ class ReaderLog(ReaderFiles):
     def in_memory(self, physical_offset: int) -> bool:
         """One set of limits for all: see ``_LIMITS``."""
         return True
+
+    def window(self, physical_offset: int) -> Window | None:
+        """Never: a file truncated by its owner under a map would kill this process."""
+        return None
 
     def read(self, physical_offset: int, size: int) -> bytes | None:
         """The record's bytes, None if they are not (or no longer) all there."""

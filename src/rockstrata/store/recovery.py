@@ -210,7 +210,7 @@ class Recovery:
         bad = (found.crc_verdict == CRC_BAD) | (found.physical_offset != found.position + file.start)
         bad |= self._looks_torn(file, found)
         for row in np.flatnonzero(bad).tolist():
-            if not self._is_durable(file.start + int(found.position[row]), found.store_timestamp[row + 1 :]):
+            if not self._is_durable(found.store_timestamp[row + 1 :]):
                 return row
             log.error("damaged record kept at %s:%d", file.path, int(found.position[row]))
             report.damaged.append(file.start + int(found.position[row]))
@@ -231,20 +231,19 @@ class Recovery:
         torn: NDArray[np.bool_] = ((data[ends - 1] == 0) & ~bare) | named[found.topic_id]
         return torn
 
-    def _is_durable(self, physical_offset: int, later_timestamps: NDArray[np.int64]) -> bool:
-        """Was the record at this offset on disk before the crash, as far as the checkpoint tells?"""
-        if physical_offset < self._checkpoint.logics_physical_offset:
-            return True
+    def _is_durable(self, later_timestamps: NDArray[np.int64]) -> bool:
+        """Was a record on disk before the crash, given the store times of those after it?
+
+        Only the time of the last synced record is evidence. The queues' offset in the checkpoint is
+        not: RocketMQ's queues may be durable further than the log they point into.
+        """
         return bool((later_timestamps < self._checkpoint.physic_msg_timestamp).any())
 
     def _check_cut(self, report: RecoveryReport, file: MappedFile, position: int, what: str) -> None:
         """Cutting the log at ``position`` must lose nothing that was known to be durable."""
-        end = file.start + position
         if self._repair:
             return
-        durable = end < self._checkpoint.logics_physical_offset or (
-            report.records > 0 and report.last_timestamp < self._checkpoint.physic_msg_timestamp
-        )
+        durable = report.records > 0 and report.last_timestamp < self._checkpoint.physic_msg_timestamp
         data = self._log.array(file)
         if durable and data[position : position + _ZERO_STEP_BYTES].any():
             raise CorruptionError(

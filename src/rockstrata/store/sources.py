@@ -4,10 +4,18 @@ Answers to no RocketMQ class. Implemented by CommitLog, ConsumeQueue and BatchCo
 their read-only twins in ``reader``.
 """
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from rockstrata.layout import Layout
 from rockstrata.store.results import Record
+
+
+class Window(NamedTuple):
+    """A part of the log in memory: physical offsets [start, end), ``view[0]`` being ``start``."""
+
+    start: int
+    end: int
+    view: memoryview
 
 
 class LogSource(Protocol):
@@ -29,6 +37,9 @@ class LogSource(Protocol):
         ...
 
     def in_memory(self, physical_offset: int) -> bool: ...
+    def window(self, physical_offset: int) -> Window | None:
+        """The mapped file that holds an offset; None if it is better read piece by piece."""
+        ...
 
 
 class QueueSource(Protocol):
