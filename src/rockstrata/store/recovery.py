@@ -243,7 +243,10 @@ class Recovery:
         """Cutting the log at ``position`` must lose nothing that was known to be durable."""
         if self._repair:
             return
-        durable = report.records > 0 and report.last_timestamp < self._checkpoint.physic_msg_timestamp
+        durable = report.last_timestamp < self._checkpoint.physic_msg_timestamp
+        if report.clean:
+            # A clean exit left everything durable; bytes past the last unit are no records.
+            durable = file.start + position < self._queues.max_physical
         data = self._log.array(file)
         if durable and data[position : position + _ZERO_STEP_BYTES].any():
             raise CorruptionError(
