@@ -6,7 +6,7 @@ Called by the store's put of many messages, under the put lock: what can be prep
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -29,6 +29,7 @@ from rockstrata.message.record import (
 from rockstrata.message.scan import kernel_buffer
 from rockstrata.message.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
+T = TypeVar("T")
 _SHARED_BY_BATCH = (
     "topic_row", "born_host_row", "store_host_row", "version", "queue_id", "sys_flag",
     "born_timestamp", "reconsume_times",
@@ -62,6 +63,8 @@ class PackedMessages:
     prepared_offset: NDArray[np.int64]
     sizes: NDArray[np.int32]
     append_crc: bool
+    # No message's properties hold a name that a put acts on, as far as the messages say.
+    is_plain: bool = False
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -179,39 +182,44 @@ def pack_batch(
 def _pack(
     messages: Sequence[Message], store_host: bytes, append_crc: bool, max_message_bytes: int
 ) -> PackedMessages:
-    bodies = [m.body for m in messages]
-    properties = [m.properties for m in messages]
+    (
+        topic, bodies, queue_id, properties, flag, flags, born_timestamp, born_host, own_host,
+        reconsume_times, prepared_offset, is_plain,
+    ) = zip(*map(msgspec.structs.astuple, messages), strict=True) if messages else ((),) * 12  # fmt: skip
     if append_crc:
         properties = [stored_properties(m, True) + bytes(RECORD_CRC_BYTES) for m in messages]
     body_length, properties_length = _lengths(bodies), _lengths(properties)
 
     topic_rows: dict[str, int] = {}
-    topic_row = _ints([topic_rows.setdefault(m.topic, len(topic_rows)) for m in messages])
-    topics = [topic.encode() for topic in topic_rows]
+    topic_row = _rows(topic, topic_rows)
+    topics = [name.encode() for name in topic_rows]
     topic_length = _lengths(topics)
-    version = _ints([record_version(topic) for topic in topics])[topic_row]
+    version = _ints([record_version(name) for name in topics])[topic_row]
 
     host_rows: dict[bytes, int] = {}
-    born_host_row = _ints([host_rows.setdefault(m.born_host, len(host_rows)) for m in messages])
-    store_host_row = _ints(
-        [host_rows.setdefault(m.store_host or store_host, len(host_rows)) for m in messages]
-    )
-    host_length = _lengths(list(host_rows))
+    born_host_row = _rows(born_host, host_rows)
+    if _is_constant(own_host):
+        own_host = (own_host[0] or store_host,) * len(own_host)
+    else:
+        own_host = tuple(host or store_host for host in own_host)
+    store_host_row = _rows(own_host, host_rows)
     if any(len(host) not in {8, 20} for host in host_rows):
         raise IllegalMessageError("bad host", expected="8 or 20 bytes")
+    host_length = _lengths(list(host_rows))
     born_length, store_length = host_length[born_host_row], host_length[store_host_row]
-    flags = _ints([m.sys_flag for m in messages]) & ~0x30
-    flags |= ((born_length == 20) * BORN_HOST_V6 | (store_length == 20) * STORE_HOST_V6).astype(np.int32)
+    sys_flag = _ints(flags) & ~0x30
+    if host_length.max(initial=8) > 8:
+        v6 = (born_length == 20) * BORN_HOST_V6 | (store_length == 20) * STORE_HOST_V6
+        sys_flag |= v6.astype(np.int32)
 
-    sizes = 74 + born_length + store_length + version + body_length
-    sizes += topic_length[topic_row] + properties_length
-    if len(messages) and (
-        body_length.max() > max_message_bytes
-        or sizes.max() > max_message_bytes + HEAD_ROOM_BYTES
-        or properties_length.max() > PROPERTIES_BYTES_MAX
-        or topic_length.max() > V2_TOPIC_BYTES_MAX
-    ):
-        raise IllegalMessageError("a message is too long")
+    sizes = body_length + properties_length
+    sizes += born_length
+    sizes += store_length
+    sizes += (topic_length + 74)[topic_row]
+    sizes += version
+    # No part is longer than the whole: most batches need no closer look.
+    if len(messages) and sizes.max() > min(max_message_bytes, PROPERTIES_BYTES_MAX):
+        _check_lengths(sizes, body_length, properties_length, topic_length, max_message_bytes)
     return PackedMessages(
         bodies=_blob(bodies),
         body_start=_starts(body_length),
@@ -228,19 +236,58 @@ def _pack(
         born_host_row=born_host_row,
         store_host_row=store_host_row,
         version=version,
-        queue_id=_ints([m.queue_id for m in messages]),
-        flag=_ints([m.flag for m in messages]),
-        sys_flag=flags,
-        born_timestamp=np.array([m.born_timestamp for m in messages], np.int64),
-        reconsume_times=_ints([m.reconsume_times for m in messages]),
-        prepared_offset=np.array([m.prepared_transaction_offset for m in messages], np.int64),
+        queue_id=_ints(queue_id),
+        flag=_ints(flag),
+        sys_flag=sys_flag,
+        born_timestamp=_longs(born_timestamp),
+        reconsume_times=_ints(reconsume_times),
+        prepared_offset=_longs(prepared_offset),
         sizes=sizes.astype(np.int32),
         append_crc=append_crc,
+        is_plain=all(is_plain),
     )
 
 
-def _ints(values: list[int]) -> NDArray[np.int32]:
-    return np.array(values, np.int32)
+def _check_lengths(
+    sizes: NDArray[np.int64],
+    body_length: NDArray[np.int64],
+    properties_length: NDArray[np.int64],
+    topic_length: NDArray[np.int64],
+    max_message_bytes: int,
+) -> None:
+    if (
+        body_length.max() > max_message_bytes
+        or sizes.max() > max_message_bytes + HEAD_ROOM_BYTES
+        or properties_length.max() > PROPERTIES_BYTES_MAX
+        or topic_length.max() > V2_TOPIC_BYTES_MAX
+    ):
+        raise IllegalMessageError("a message is too long")
+
+
+def _is_constant(values: Sequence[Any]) -> bool:
+    """Most columns are; counting costs a tenth of converting."""
+    return bool(values) and values.count(values[0]) == len(values)
+
+
+def _rows(values: Sequence[T], table: dict[T, int]) -> NDArray[np.int32]:
+    """The row of each value in ``table``, which takes in new ones."""
+    if _is_constant(values):
+        return np.full(len(values), table.setdefault(values[0], len(table)), np.int32)
+    for value in dict.fromkeys(values):
+        table.setdefault(value, len(table))
+    return np.fromiter(map(table.__getitem__, values), np.int32, len(values))
+
+
+def _ints(values: Sequence[int]) -> NDArray[np.int32]:
+    if _is_constant(values):
+        return np.full(len(values), values[0], np.int32)
+    return np.fromiter(values, np.int32, len(values))
+
+
+def _longs(values: Sequence[int]) -> NDArray[np.int64]:
+    if _is_constant(values):
+        return np.full(len(values), values[0], np.int64)
+    return np.fromiter(values, np.int64, len(values))
 
 
 def _lengths(parts: Sequence[bytes]) -> NDArray[np.int64]:

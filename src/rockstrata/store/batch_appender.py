@@ -49,14 +49,18 @@ class BatchAppender:
             topics = [appender.offsets.topic(name) for name in packed.topic_names]
         except IllegalMessageError as error:
             return BatchPutResult.refused(len(messages), refusal_of(error))
-        wire = packed.properties.tobytes()
-        if (
-            (packed.sys_flag & _RARE_BITS).any()
-            or any(topic.is_batch for topic in topics)
-            or any(mark in wire for mark in _RARE_MARKS)
-        ):
+        if self._is_rare(packed, topics):
             return None
         return self._append(packed, topics, together=False)
+
+    @staticmethod
+    def _is_rare(packed: PackedMessages, topics: list[TopicOffsets]) -> bool:
+        if (packed.sys_flag & _RARE_BITS).any() or any(topic.is_batch for topic in topics):
+            return True
+        if packed.is_plain:
+            return False
+        wire = packed.properties.tobytes()
+        return any(mark in wire for mark in _RARE_MARKS)
 
     def put_client_batch(self, message: Message) -> BatchPutResult:
         """Append the elements of a client batch, all in one file or none."""
