@@ -44,7 +44,7 @@ def time_of(log: LogSource, queue: QueueSource, queue_offset: int) -> int:
 
 
 def _batch_offset_by_time(queue: BatchQueueSource, timestamp: int, boundary: BoundaryType) -> int:
-    """As RocketMQ: a batch is found by its base; -1 if none lies on the asked side."""
+    """As RocketMQ: a batch is found by its base; the oldest if none is old enough, -1 in an empty queue."""
     low, high = queue.min_unit, queue.unit_count
     if low == high:
         return -1
@@ -59,5 +59,5 @@ def _batch_offset_by_time(queue: BatchQueueSource, timestamp: int, boundary: Bou
             low = middle + 1
         else:
             high = middle
-    number = low if boundary is BoundaryType.LOWER else low - 1
-    return int(queue.unit(number)[4]) if number >= first else -1
+    number = low if boundary is BoundaryType.LOWER else max(first, low - 1)
+    return int(queue.unit(number)[4])
