@@ -224,3 +224,16 @@ def hash_words(base, start, end, buffer_end, seed, key_hash, key_end):
         if word - block >= 64:
             block = word
     return key_end
+
+
+@kernel
+def hash_texts(data, ends, seed, out):
+    """Index hashes of texts lying end to end in ``data`` from byte 8 on; text i ends at ``ends[i]``.
+
+    The eight bytes before the first text may be read, never counted.
+    """
+    base = _I64(data.ctypes.data)
+    start = _I64(8)
+    for i in range(ends.shape[0]):
+        out[i] = index_hash(hash_text(base, start, ends[i], seed))
+        start = ends[i]
