@@ -147,7 +147,12 @@ class CommitLog:
         file = self.queue.find(physical_offset)
         if file is None or not self.in_memory(physical_offset):
             return None
-        return Window(file.start, file.start + file.readable, file.file.view())
+        try:
+            return Window(file.start, file.start + file.readable, file.file.view())
+        except DiskError:
+            if self.queue.holds(file):
+                raise
+            return None
 
     def read_record(self, physical_offset: int) -> Record | None:
         """The record that starts here, by its own size; None outside the log.

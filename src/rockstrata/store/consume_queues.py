@@ -6,7 +6,7 @@ flushed by its own service, asked by every read.
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from rockstrata.errors import ConfigError, DiskError
@@ -141,27 +141,24 @@ class ConsumeQueues:
 
     # Removing
 
-    def delete_files_before(self, min_physical: int) -> int:
-        """Delete queue files whose records are gone, and correct the minimums."""
-        deleted = 0
-        for queue in self:
-            deleted += queue.delete_files_before(min_physical)
-            queue.correct_min(min_physical)
-        return deleted
-
     def delete_topic(self, topic: str) -> int:
         """Destroy the queues of a topic; returns how many there were."""
+        return self.delete_queues(topic, self._table.get(topic, {}))
+
+    def delete_queues(self, topic: str, queue_ids: Iterable[int]) -> int:
+        """Destroy some queues of a topic; returns how many there were. Nobody may write meanwhile."""
         with self._lock:
-            table = dict(self._table)
-            queues = table.pop(topic, {})
-            self._table = table
-        for queue in queues.values():
+            queues = dict(self._table.get(topic, {}))
+            doomed = [queues.pop(queue_id) for queue_id in tuple(queue_ids) if queue_id in queues]
+            table = {name: others for name, others in self._table.items() if name != topic}
+            self._table = {**table, topic: queues} if queues else table
+        for queue in doomed:
             self._dirty.discard(queue)
             queue.destroy()
         for root in (self._config.consume_queue_dir, self._config.batch_consume_queue_dir):
             if not self._handles.disk.list_dirs(root / topic):
                 self._handles.disk.remove_dir(root / topic)
-        return len(queues)
+        return len(doomed)
 
     def destroy(self) -> None:
         """Destroy every queue: they will be rebuilt from the log."""

@@ -97,6 +97,13 @@ class ConsumerOffsets:
         """Forget everything about a topic."""
         self._remove(lambda pair: pair[0] == topic)
 
+    def remove_queue(self, topic: str, queue_id: int) -> None:
+        """Forget everything about a queue: it will start again at offset 0."""
+        with self._lock:
+            for key, queues in self._table.items():
+                if (pair := _pair(key)) and pair[0] == topic and queues.pop(queue_id, None) is not None:
+                    self._changed = True
+
     def load(self, *, read_only: bool = False) -> None:
         """Take the file's content in place of ours; no file, no change."""
 

@@ -7,7 +7,7 @@ closes them in reverse. Called by the broker, the tier, the command line and any
 import logging
 import os
 import random as random_module
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
@@ -16,6 +16,7 @@ from rockstrata.clock import Clock, SystemClock
 from rockstrata.errors import StoreClosedError
 from rockstrata.message.model import Message, pack_host
 from rockstrata.service import Service, ServiceGroup
+from rockstrata.store import topic_removal
 from rockstrata.store.appender import Appender
 from rockstrata.store.batch_appender import BatchAppender
 from rockstrata.store.batch_result import BatchPutResult
@@ -41,6 +42,7 @@ from rockstrata.store.queue_read import ReadLimits
 from rockstrata.store.reads import StoreReads
 from rockstrata.store.recovery import Recovery, RecoveryReport
 from rockstrata.store.results import PutResult, PutStatus
+from rockstrata.store.retention import Retention
 from rockstrata.store.running_flags import PUT_GATE, Flag, RunningFlags
 from rockstrata.store.store_config import BrokerRole, StoreConfig
 from rockstrata.store.topics import QueueType, Topics
@@ -134,6 +136,9 @@ class LocalMessageStore(StoreReads):
         self._queue_flusher = ConsumeQueueFlusher(
             config, self.queues, self.dispatcher, self.checkpoint, self.flags, clock
         )
+        self.retention = Retention(
+            config, disk, clock, self.commit_log, self.queues, self.index, self.dispatcher, self.flags
+        )
         self._services = ServiceGroup(*self._make_services())
         house.callback(self._end_running)
         if start_services:
@@ -151,6 +156,7 @@ class LocalMessageStore(StoreReads):
             self.dispatcher,
             self._log_flusher,
             self.commit_log.preallocator,
+            self.retention,
         ]
         if self.commit_log.pool is not None:
             services.append(CommitLogCommitter(config, self.commit_log, self.dispatcher))
@@ -295,6 +301,25 @@ class LocalMessageStore(StoreReads):
         else:
             self._log_flusher.wake()
         return result
+
+    # Removing
+
+    def delete_topics(self, topics: Iterable[str], *, forget: bool = True) -> int:
+        """Delete topics with their queues and, unless told not to forget, their settings and offsets."""
+        self.check_open()
+        return topic_removal.delete_topics(self, topics, forget=forget)
+
+    def clean_unused_topics(self, keep: Collection[str]) -> int:
+        """Delete all topics but these, the system's and light ones."""
+        self.check_open()
+        return topic_removal.clean_unused_topics(self, keep)
+
+    def clean_expired_queues(self, spare: Collection[str] = ()) -> int:
+        """Delete queues without any message left in the log; they start again at offset 0."""
+        self.check_open()
+        return topic_removal.clean_expired_queues(self, spare)
+
+    # Listening
 
     def add_listener(self, listener: Listener) -> None:
         """Be told of new messages as they become readable, from the dispatcher's thread."""

@@ -63,6 +63,12 @@ class QueueOffsets:
         """The topic was deleted."""
         self.topics.pop(topic, None)
 
+    def remove_queue(self, topic: str, queue_id: int) -> None:
+        """The queue was deleted: it starts again at 0."""
+        known = self.topics.get(topic)
+        if known is not None:
+            known.offsets.pop(queue_id, None)
+
     def clear(self) -> None:
         """Forget everything: recovery starts anew."""
         self.topics.clear()

@@ -33,6 +33,9 @@ class ReadLimits:
     count_on_disk: int
     scan_bytes: int
     scan_files: int
+    # Units, and matching units, looked at before a count is estimated.
+    estimate_units: int = 20_000
+    estimate_matches: int = 5_000
 
     @staticmethod
     def of(config: StoreConfig) -> "ReadLimits":
@@ -44,6 +47,8 @@ class ReadLimits:
             config.max_transfer_count_on_disk,
             config.max_filter_message_bytes,
             config.travel_cq_file_num_when_get_message,
+            config.max_consume_queue_scan,
+            config.sample_count_threshold,
         )
 
 

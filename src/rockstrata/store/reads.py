@@ -186,3 +186,37 @@ class StoreReads:
     def message_count(self, topic: str, queue_id: int) -> int:
         """Readable messages of a queue."""
         return max(0, self.max_offset(topic, queue_id) - max(0, self.min_offset(topic, queue_id)))
+
+    def estimate_message_count(
+        self,
+        topic: str,
+        queue_id: int,
+        first_offset: int,
+        end_offset: int,
+        message_filter: MessageFilter | None = None,
+    ) -> int:
+        """About how many of the messages [first_offset, end_offset) pass the filter.
+
+        As in RocketMQ an interval that begins before the queue's minimum is moved there with its
+        length, and without a filter, or without units to look at, the answer is the length.
+        """
+        first_offset = max(0, first_offset)
+        if first_offset >= end_offset:
+            return 0
+        if message_filter is None:
+            return end_offset - first_offset
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            return 0
+        from rockstrata.store import count_estimate
+
+        shift = max(0, queue.min_offset - first_offset)
+        count = count_estimate.estimate_count(
+            queue,
+            first_offset + shift,
+            end_offset + shift,
+            message_filter,
+            max_units=self._limits.estimate_units,
+            max_matches=self._limits.estimate_matches,
+        )
+        return end_offset - first_offset if count == count_estimate.UNKNOWN else count
