@@ -63,6 +63,7 @@ class ForgetfulDisk:
         self._faults: list[_Fault] = []
         self._stops_at: int | None = None
         self._stopped = False
+        self._usages: dict[Path, DiskUsage] = {}
         self._guard = threading.RLock()
 
     # What happens to the machine.
@@ -130,6 +131,10 @@ class ForgetfulDisk:
     def set_modified_ms(self, path: Path, modified_ms: int) -> None:
         """Age a file."""
         self._names.file(path).modified_ms = modified_ms
+
+    def set_usage(self, path: Path, used_percent: int) -> None:
+        """Let ``path``, and what is below it, lie on a disk of its own that is so full."""
+        self._usages[path] = DiskUsage(used_percent << 30, (100 - used_percent) << 30)
 
     # What the store calls.
 
@@ -221,8 +226,11 @@ class ForgetfulDisk:
             self._names.save({path, *path.parents})
 
     def usage(self, path: Path) -> DiskUsage:
-        """Claimed bytes against the quota."""
+        """Claimed bytes against the quota, or what ``set_usage`` said."""
         with self.called("usage", path):
+            for place in (path, *path.parents):
+                if place in self._usages:
+                    return self._usages[place]
             used = self._used_bytes()
             return DiskUsage(used, (1 << 40 if self.quota_bytes is None else self.quota_bytes) - used)
 
@@ -305,6 +313,7 @@ class ForgetfulDisk:
             self.clock, quota_bytes=self.quota_bytes, names_follow_sync=self.names_follow_sync
         )
         twin._names = names
+        twin._usages = dict(self._usages)
         return twin
 
 
