@@ -22,9 +22,6 @@ class TopicOffsets:
 
     def __init__(self, topic: str, is_batch: bool) -> None:
         encoded = topic.encode()
-        limit = _RETRY_TOPIC_BYTES_MAX if topic.startswith(RETRY_TOPIC_PREFIX) else _TOPIC_BYTES_MAX
-        if not 0 < len(encoded) <= limit:
-            raise IllegalMessageError("bad topic length", expected=f"1 to {limit} bytes", found=len(encoded))
         if b"\0" in encoded or "/" in topic or topic in (".", ".."):
             # The name becomes a directory.
             raise IllegalMessageError("topic cannot be a file name", found=repr(topic))
@@ -47,6 +44,9 @@ class QueueOffsets:
         """The topic's entry, made on first use; an impossible name raises ``IllegalMessageError``."""
         known = self.topics.get(name)
         if known is None:
+            limit = _RETRY_TOPIC_BYTES_MAX if name.startswith(RETRY_TOPIC_PREFIX) else _TOPIC_BYTES_MAX
+            if not 0 < (length := len(name.encode())) <= limit:
+                raise IllegalMessageError("bad topic length", expected=f"1 to {limit} bytes", found=length)
             known = self.topics[name] = TopicOffsets(name, self._is_batch_topic(name))
         return known
 
@@ -56,8 +56,11 @@ class QueueOffsets:
         return known.offsets.get(queue_id, 0) if known is not None else 0
 
     def set(self, topic: str, queue_id: int, queue_offset: int) -> None:
-        """Recovery found where the queue ends."""
-        self.topic(topic).offsets[queue_id] = queue_offset
+        """Recovery found where the queue ends. The topic exists, so no limit applies to its name."""
+        known = self.topics.get(topic)
+        if known is None:
+            known = self.topics[topic] = TopicOffsets(topic, self._is_batch_topic(topic))
+        known.offsets[queue_id] = queue_offset
 
     def remove(self, topic: str) -> None:
         """The topic was deleted."""
