@@ -120,8 +120,12 @@ class Index:
         """The files that are durable, and the first after them as far as it is whole."""
         for n, file in enumerate(files):
             if not self._is_sealed(n, files):
-                kept = file.truncate(2**63 - 1, doubt=True)
-                return files[: n + 1] if kept else files[:n]
+                if not file.truncate(2**63 - 1, doubt=True):
+                    return files[:n]
+                # Durable before anything is added: a second crash must not find old items and new
+                # ones in turns, each of them whole.
+                self._sync(file)
+                return files[: n + 1]
         return files
 
     def _is_sealed(self, n: int, files: list[IndexFile]) -> bool:
@@ -150,6 +154,7 @@ class Index:
         while files and files[-1].end_physical >= physical_end:
             last = files[-1]
             if last.begin_physical < physical_end and last.truncate(physical_end, doubt=False):
+                self._sync(last)
                 break
             self._disk.unlink(files.pop().path)
         if len(files) < len(self._files):
