@@ -44,8 +44,10 @@ from rockstrata.store.recovery import Recovery, RecoveryReport
 from rockstrata.store.results import PutResult, PutStatus
 from rockstrata.store.retention import Retention
 from rockstrata.store.running_flags import PUT_GATE, Flag, RunningFlags
+from rockstrata.store.schedule import ScheduleService
 from rockstrata.store.store_config import BrokerRole, StoreConfig
 from rockstrata.store.topics import QueueType, Topics
+from rockstrata.store.transactions import Transactions
 
 log = logging.getLogger(__name__)
 
@@ -111,9 +113,7 @@ class LocalMessageStore(StoreReads):
         )
         self.queues = ConsumeQueues(config, self.handles, is_batch)
         self.index = Index(config, disk, clock, self.checkpoint) if config.message_index_enable else None
-        self.dispatcher = Dispatcher(
-            config, self.commit_log, self.queues, self.index, self.flags, self.delay_levels_ms
-        )
+        self.dispatcher = Dispatcher(config, self.commit_log, self.queues, self.index, self.flags, clock)
         self.recovery: RecoveryReport = Recovery(
             config, self.commit_log, self.queues, self.index, self.dispatcher, self.checkpoint, repair=repair
         ).run(clean=clean)
@@ -126,7 +126,7 @@ class LocalMessageStore(StoreReads):
         self.appender.attach(self.recovery.last_timestamp)
         self.batch_appender = BatchAppender(self.appender)
         self.group_commit = GroupCommit(self.commit_log)
-        self.hooks = PutHooks(self.delay_levels_ms)
+        self.hooks = PutHooks(self.delay_levels_ms, self.offsets.topic)
         self._sync_timeout_s = config.sync_flush_timeout_ms / 1000
         self._is_sync = self.commit_log.is_sync
         self.flags.mark(Flag.SLAVE, on=config.broker_role is BrokerRole.SLAVE)
@@ -139,6 +139,9 @@ class LocalMessageStore(StoreReads):
         self.retention = Retention(
             config, disk, clock, self.commit_log, self.queues, self.index, self.dispatcher, self.flags
         )
+        self.schedule = ScheduleService(self)
+        self.schedule.load()
+        self.transactions = Transactions(self)
         self._services = ServiceGroup(*self._make_services())
         house.callback(self._end_running)
         if start_services:
@@ -158,8 +161,15 @@ class LocalMessageStore(StoreReads):
             self.commit_log.preallocator,
             self.retention,
         ]
+        if not self.commit_log.is_sync:
+            # Pages brought in are dirty: a sync would write them with every put.
+            populator = Populator(self.commit_log)
+            self.dispatcher.after_round.append(populator.wake)
+            services.append(populator)
         if self.commit_log.pool is not None:
             services.append(CommitLogCommitter(config, self.commit_log, self.dispatcher))
+        if config.broker_role is not BrokerRole.SLAVE:
+            services += [self.schedule, self.transactions.ops]
         return services
 
     # Running and stopped
@@ -187,6 +197,7 @@ class LocalMessageStore(StoreReads):
         if self.index is not None:
             self.index.flush()
         self.commit_log.close()
+        self.schedule.persist()
         self.consumer_offsets.persist()
         self.checkpoint.flush()
         if self.flags.writable and not self.dispatcher.behind_bytes:
@@ -198,9 +209,12 @@ class LocalMessageStore(StoreReads):
     def close(self) -> None:
         """Stop in order and hand the directory over. Closing twice is harmless."""
         if not self._closed:
-            self._closed = True
-            self.flags.mark(Flag.CLOSED, on=True)
-            self._house.close()
+            try:
+                self.transactions.stop()
+            finally:
+                self._closed = True
+                self.flags.mark(Flag.CLOSED, on=True)
+                self._house.close()
 
     def __enter__(self) -> Self:
         return self
@@ -243,6 +257,28 @@ class LocalMessageStore(StoreReads):
             self.dispatcher.wake()
         return result
 
+    def put_without_hooks(self, message: Message, *, wait: bool = True) -> PutResult:
+        """Store a message as it stands, even one with a delay: for the store's own services.
+
+        Without ``wait`` it is in the log only; call ``wait_durable`` after the last of several.
+        """
+        refusal = self._refusal()
+        if refusal is not None:
+            return refusal
+        result = self.appender.put(message)
+        if wait and self._is_sync:
+            return self._wait_durable(message, result)
+        if self.dispatcher.idle:
+            self.dispatcher.wake()
+        return result
+
+    def wait_durable(self, end: int) -> bool:
+        """With SYNC_FLUSH, wait until the log is durable up to physical offset ``end``."""
+        durable = not self._is_sync or self.group_commit.wait(end, self._sync_timeout_s)
+        if self.dispatcher.idle:
+            self.dispatcher.wake()
+        return durable
+
     def put_batch(self, messages: Sequence[Message]) -> BatchPutResult:
         """Store many messages of any topics and queues, in order; a result for each.
 
@@ -265,10 +301,8 @@ class LocalMessageStore(StoreReads):
         return self._wait_batch(self.batch_appender.put_client_batch(message))
 
     def _wait_batch(self, result: BatchPutResult) -> BatchPutResult:
-        if self.commit_log.is_sync and not self.group_commit.wait(result.end_offset, self._sync_timeout_s):
-            result = result.with_status(PutStatus.FLUSH_DISK_TIMEOUT)
-        if self.dispatcher.idle:
-            self.dispatcher.wake()
+        if not self.wait_durable(result.end_offset):
+            return result.with_status(PutStatus.FLUSH_DISK_TIMEOUT)
         return result
 
     def _refusal(self) -> PutResult | None:
