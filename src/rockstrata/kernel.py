@@ -46,13 +46,25 @@ _CACHE_DIR = _cache_dir()
 
 
 def kernel(function: F) -> F:
-    """Compile ``function`` on first call; callers hold no lock that Python code waits for."""
+    """Compile ``function`` on first call; it runs without the GIL."""
+    return _compile(function, nogil=True)
+
+
+def brief_kernel(function: F) -> F:
+    """The same for work of microseconds: it keeps the GIL.
+
+    Giving the GIL up costs a wait of up to 5 ms to get it back from a busy thread.
+    """
+    return _compile(function, nogil=False)
+
+
+def _compile(function: F, *, nogil: bool) -> F:
     settings: Any = numba.config
     chosen = settings.CACHE_DIR
     try:
         if _CACHE_DIR is not None:
             settings.CACHE_DIR = _CACHE_DIR
-        compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+        compiled: Any = numba.njit(cache=True, nogil=nogil, error_model="numpy")(function)
     finally:
         settings.CACHE_DIR = chosen
     return compiled  # type: ignore[no-any-return]

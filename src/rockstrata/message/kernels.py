@@ -8,7 +8,7 @@ Called by scan.py and packed.py only, which import this module on first use; it 
 # mypy: ignore-errors
 import numpy as np
 
-from rockstrata.kernel import crc32_at, kernel
+from rockstrata.kernel import brief_kernel, crc32_at, kernel
 from rockstrata.message.strings.kernels import (
     BASE_AT,
     DELAY_AT,
@@ -268,7 +268,7 @@ def _append_record_crc(start, size):
     store8(tail + 19, 2)
 
 
-@kernel
+@brief_kernel
 def encode_records(
     bodies, body_start, body_length, properties, properties_start, properties_length,
     topics, topic_start, topic_length, topic_row, hosts, born_host_row, store_host_row,
@@ -338,7 +338,7 @@ def encode_records(
     return body_length.shape[0] - first
 
 
-@kernel
+@brief_kernel
 def batch_elements(data, body_start, body_length, properties_start, properties_length, flag):
     """Find the elements of a client batch; their number, -1 if it is malformed, -2 if there is no room."""
     base = _I64(data.ctypes.data)

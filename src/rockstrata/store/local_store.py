@@ -36,6 +36,7 @@ from rockstrata.store.flusher import (
 from rockstrata.store.group_commit import GroupCommit
 from rockstrata.store.handles import FileHandles
 from rockstrata.store.index import Index
+from rockstrata.store.populator import Populator
 from rockstrata.store.put_hooks import PutHooks
 from rockstrata.store.queue_offsets import QueueOffsets
 from rockstrata.store.queue_read import ReadLimits
