@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pickle
+from collections.abc import Callable
+from typing import cast
 
 import pytest
 
+from peer.exchange import JavaStore, java_store
 from peer.peer import VERSIONS, Peer, peer_available
 
 
@@ -21,3 +26,23 @@ def peers() -> dict[str, Peer]:
     for peer in found.values():
         peer.build()
     return found
+
+
+@pytest.fixture(scope="session")
+def java_stores(
+    peers: dict[str, Peer], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], JavaStore]:
+    """A store of everything, written and read by the version asked for; made once for all workers."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+
+    def make(version: str) -> JavaStore:
+        root, saved = shared / f"java-{version}", shared / f"java-{version}.pickle"
+        with (shared / f"java-{version}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not saved.exists():
+                saved.write_bytes(pickle.dumps(java_store(peers[version], root)))
+        return cast(JavaStore, pickle.loads(saved.read_bytes()))
+
+    return make
