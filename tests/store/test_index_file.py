@@ -1,5 +1,6 @@
 """Index files: RocketMQ's bytes, the same from Python and kernel, and answers from any bytes."""
 
+import hashlib
 from itertools import pairwise
 from pathlib import Path
 
@@ -85,6 +86,31 @@ def test_golden_bytes() -> None:
     following.put_key(k1, 12_000, 1_700_000_009_000)
     assert following.begin_timestamp == following.end_timestamp == 1_700_000_009_000
     assert INDEX_ITEM.struct.unpack_from(disk.read_bytes(following.path), 80 + 20)[2] == 3
+
+
+def test_bytes_and_answers_of_the_java_class() -> None:
+    """1200 puts into two files and 4960 queries, as IndexFile of 5.5.0 and of 5.3.3 did them."""
+    disk = ForgetfulDisk()
+    files = [new_file(disk, 101, 700)]
+    for n in range(1_200):
+        key_hash = index_hash(f"T中#k{n * 7919 % 300}")
+        timestamp = NOW + (-2500 if n % 50 == 49 else 731 * n)
+        if not files[-1].put_key(key_hash, 37 * n, timestamp):
+            files.append(IndexFile.create(disk, PATH.with_name("2"), 101, 700, after=files[-1]))
+            files[-1].put_key(key_hash, 37 * n, timestamp)
+    assert [hashlib.sha256(disk.read_bytes(file.path)).hexdigest() for file in files] == [
+        "34bd28bc96c99cbb9af7f7f347fa8243cc11ad802d2d254d0b9593970b94171e",
+        "c6ab43385a4809df68425d83cc6047eafd634f2d6f6c31765ccbcb18129d8789",
+    ]
+    answers = 0
+    for file in files:
+        for k in range(310):
+            for b in range(8):
+                begin, end = NOW + 40_000 * b - 3_000, NOW + 90_000 * b
+                found = file.query(index_hash(f"T中#k{k}"), begin, end, 1 + k % 7)
+                for number in (*found, len(found)):
+                    answers = (31 * answers + number) % 2**64
+    assert answers == 1_868_511_025_114_607_602
 
 
 def test_a_file_takes_one_key_less_than_it_has_items() -> None:

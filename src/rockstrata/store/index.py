@@ -4,25 +4,23 @@ Answers to RocketMQ's IndexService. The dispatcher adds, everybody may query, th
 recovery asks from where records must be dispatched again.
 """
 
-import logging
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from rockstrata.clock import Clock, local_stamp
-from rockstrata.errors import CorruptionError, DiskError, ForeignFileError
+from rockstrata.errors import DiskError
 from rockstrata.message.tags import INDEX_TAG_TYPE, index_hash, index_key, index_tags_key
 from rockstrata.store.checkpoint import Checkpoint
 from rockstrata.store.disk import Disk
-from rockstrata.store.index_file import IndexFile, index_file_bytes
+from rockstrata.store.index_file import IndexFile
+from rockstrata.store.index_load import load_index_files
 from rockstrata.store.store_config import StoreConfig
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-log = logging.getLogger(__name__)
 
 ROLLBACK = 0xC  # Transaction bits of a record that is not indexed.
 # Fewer keys than this are put one by one: a kernel call costs as much as a handful of puts, and
@@ -72,73 +70,12 @@ class Index:
     # Life
 
     def load(self, clean: bool, checkpoint: Checkpoint) -> None:
-        """Open the files. After an unclean exit only what is sure to be whole is kept.
-
-        Names that are no numbers are skipped with a warning. A file of another size raises
-        ForeignFileError; but one that is shorter and empty, the last or after an unclean exit any, was
-        never born and is removed. (RocketMQ extends any short file, and misreads it if it was written
-        with other settings.) A bad header raises CorruptionError after a clean exit only.
-        """
+        """Open the files, by the rules of ``index_load``."""
         self._checkpoint = checkpoint
-        names = [name for name in self._disk.list_files(self._directory) if self._is_ours(name)]
-        files: list[IndexFile] = []
-        for name in names:
-            if self._is_unborn(name) and (not clean or name == names[-1]):
-                break
-            try:
-                file = self._disk.open(self._directory / name)
-                files.append(IndexFile(file, self._hash_slots, self._max_items))
-            except CorruptionError as error:
-                if clean or isinstance(error, ForeignFileError):
-                    raise
-                log.warning("index built anew from %s on: %s", name, error)
-                break
-        if not clean:
-            files = self._salvage(files)
-        for name in names[len(files) :]:
-            self._disk.unlink(self._directory / name)
-        if len(files) < len(names):
-            self._disk.sync_dir(self._directory)
+        sealed_to = None if clean else checkpoint.index_msg_timestamp
+        files = load_index_files(self._disk, self._directory, self._hash_slots, self._max_items, sealed_to)
         self._unsealed = []
         self._files = tuple(files)
-
-    def _is_ours(self, name: str) -> bool:
-        if name.isascii() and name.isdigit():
-            return True
-        log.warning("%s is no index file, left alone", self._directory / name)
-        return False
-
-    def _is_unborn(self, name: str) -> bool:
-        """True for a file whose creation a crash cut short."""
-        path = self._directory / name
-        size = self._disk.file_bytes(path)
-        return size < index_file_bytes(self._hash_slots, self._max_items) and not any(
-            self._disk.read_bytes(path)
-        )
-
-    def _salvage(self, files: list[IndexFile]) -> list[IndexFile]:
-        """The files that are durable, and the first after them as far as it is whole."""
-        for n, file in enumerate(files):
-            if not self._is_sealed(n, files):
-                if not file.truncate(2**63 - 1, doubt=True):
-                    return files[:n]
-                # Durable before anything is added: a second crash must not find old items and new
-                # ones in turns, each of them whole.
-                self._sync(file)
-                return files[: n + 1]
-        return files
-
-    def _is_sealed(self, n: int, files: list[IndexFile]) -> bool:
-        """Whether file n was synced when it was full.
-
-        The checkpoint says so for every file that ends at its index time or before. Only of the last
-        one this is not sure if its end is not exactly that time or another file ends then, too.
-        """
-        file, sealed_to = files[n], self._checkpoint.index_msg_timestamp
-        if not file.is_full or file.end_timestamp > sealed_to:
-            return False
-        others = [f.end_timestamp for f in files if f is not file]
-        return n < len(files) - 1 or (file.end_timestamp == sealed_to and sealed_to not in others)
 
     @property
     def rebuild_from_physical(self) -> int:
@@ -196,12 +133,12 @@ class Index:
             return
         file = self._writable()
         first, end = int(key_first[0]), int(key_first[rows])
-        wanted = (physical_offsets >= file.end_physical) & (sys_flags & ROLLBACK != ROLLBACK)
         if end - first <= (_FEW_KEYS if "numba" in sys.modules else _FEW_KEYS_WITHOUT_NUMBA):
-            self._add_few(file, physical_offsets, store_timestamps, key_first, key_hash, wanted)
+            self._add_few(file, physical_offsets, store_timestamps, key_first, key_hash, sys_flags)
             return
         import numpy as np
 
+        wanted = (physical_offsets >= file.end_physical) & (sys_flags & ROLLBACK != ROLLBACK)
         counts = np.diff(key_first)
         hashes = key_hash[first:end]
         if not wanted.all():
@@ -219,14 +156,14 @@ class Index:
         store_timestamps: "NDArray[np.int64]",
         key_first: "NDArray[np.int64]",
         key_hash: "NDArray[np.int32]",
-        wanted: "NDArray[np.bool_]",
+        sys_flags: "NDArray[np.int32]",
     ) -> None:
+        indexed_to = file.end_physical
         edges = key_first.tolist()
-        hashes = key_hash[edges[0] : edges[-1]].tolist()
-        rows = zip(wanted.tolist(), physical_offsets.tolist(), store_timestamps.tolist(), strict=True)
-        for i, (is_wanted, physical_offset, store_timestamp) in enumerate(rows):
-            if is_wanted:
-                for h in hashes[edges[i] - edges[0] : edges[i + 1] - edges[0]]:
+        rows = zip(physical_offsets.tolist(), store_timestamps.tolist(), sys_flags.tolist(), strict=True)
+        for i, (physical_offset, store_timestamp, sys_flag) in enumerate(rows):
+            if physical_offset >= indexed_to and sys_flag & ROLLBACK != ROLLBACK:
+                for h in key_hash[edges[i] : edges[i + 1]].tolist():
                     while not file.put_key(h, physical_offset, store_timestamp):
                         file = self._writable()
 
