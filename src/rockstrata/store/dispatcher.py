@@ -78,6 +78,7 @@ class Dispatcher(Service):
         self._flags = flags
         self._delays = config.delay_levels_ms
         self._clock = clock
+        self._verify_record_crc = config.force_verify_prop_crc
         self._light = config.enable_lmq and config.enable_multi_dispatch
 
     @property
@@ -174,6 +175,7 @@ class Dispatcher(Service):
             keys=self._index is not None,
             tags_entry=True,
             delay_levels=self._delays,
+            verify_record_crc=self._verify_record_crc,
             max_records=max_records,
         )
 
