@@ -199,16 +199,14 @@ class MappedFileQueue:
         An ``offset`` at a file's very start drops that file too, unless it is the only one.
         """
         with self._list_lock:
-            keep: list[MappedFile] = []
-            for file in self.files:
-                if file.end <= offset:
-                    keep.append(file)
-                elif file.start < offset or (file.start == offset and not keep and file is self.files[0]):
-                    file.set_cursors(offset - file.start)
-                    keep.append(file)
-                else:
-                    self._erase(file)
+            files = self.files
+            keep = [
+                file for file in files if file.start < offset or (file is files[0] and file.start == offset)
+            ]
+            if keep and offset < keep[-1].end:
+                keep[-1].set_cursors(offset - keep[-1].start)
             self._publish(keep)
+        self._erase_all(files[len(keep) :])
 
     def delete_first(self, file: MappedFile) -> bool:
         """Delete ``file`` if it is the oldest; readers that hold its view keep it.
@@ -236,8 +234,21 @@ class MappedFileQueue:
         with self._list_lock:
             files = self.files
             self._publish(())
-        for file in files:
+        self._erase_all(files)
+
+    def discard(self, file: MappedFile) -> None:
+        """Delete a file that was created but never added."""
+        assert not self.holds(file), file
+        self._erase(file)
+
+    def _erase_all(self, files: Sequence[MappedFile]) -> None:
+        """Delete files from the last one backwards: a crash in between must not leave a hole."""
+        for file in reversed(files):
             self._erase(file)
+            # Else a file that was cut off could come back after a power cut, behind newer data.
+            self._unsynced_dirs.add(file.path.parent)
+            if len(self.directories) > 1:
+                self.sync_dirs()
 
     def _erase(self, file: MappedFile) -> None:
         # In this order: a reader between the two must not bring the handle back.

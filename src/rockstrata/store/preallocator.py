@@ -6,7 +6,7 @@ Answers to RocketMQ's AllocateMappedFileService. Called by the commit log when i
 import threading
 
 from rockstrata.clock import Clock
-from rockstrata.errors import RockstrataError
+from rockstrata.errors import RockstrataError, StoreStateError
 from rockstrata.service import Service
 from rockstrata.store.disk import PAGE_BYTES
 from rockstrata.store.mapped_file import MappedFile
@@ -17,7 +17,10 @@ _WAIT_S = 5.0
 
 
 class Preallocator(Service):
-    """Holds at most one file made ahead. Without its thread every file is made on the spot."""
+    """Holds at most one file made ahead. Without its thread every file is made on the spot.
+
+    A file belongs to whoever took it: what is in the log is never made, and never discarded, again.
+    """
 
     interval_s = 3600.0
 
@@ -27,45 +30,73 @@ class Preallocator(Service):
         self._warm = warm
         self._clock = clock
         self._wanted: int | None = None
+        self._making = False
         self._ready: MappedFile | None = None
+        self._taken = -1
         self._condition = threading.Condition()
 
     def request(self, start: int) -> None:
-        """Ask for the file beginning at ``start``; a request already met or made is ignored."""
-        if self.running and (self._ready is None or self._ready.start != start) and self._wanted != start:
+        """Ask for the file beginning at ``start``; one that is there, or asked for, is ignored."""
+        with self._condition:
+            if not self.running or self._wanted is not None or self._is_there(start):
+                return
             self._wanted = start
-            self.wake()
+        self.wake()
 
     def take(self, start: int) -> MappedFile:
         """The file beginning at ``start``: made ahead, being made (waits up to 5 s), or made now."""
         with self._condition:
-            if self.running and self._wanted == start:
+            if self._wanted == start and (self._making or self.running):
                 self._condition.wait_for(lambda: self._wanted != start, _WAIT_S)
+                if self._wanted == start:
+                    # Two makers of one file would be in each other's way.
+                    raise StoreStateError(
+                        f"the next commit log file was not ready in {_WAIT_S} s",
+                        path=self._queue.next_path(start),
+                        hint="it is still being made: retry; is the disk slow?",
+                    )
             ready, self._ready = self._ready, None
-        if ready is not None and ready.start == start:
-            return ready
-        return self._make(start)
+            self._taken = max(self._taken, start)
+        assert ready is None or ready.start == start, (ready, start)
+        return ready if ready is not None else self._make(start)
 
     def run_once(self) -> None:
         """Meet the pending request, if there is one."""
-        start = self._wanted
-        if start is None:
-            return
+        with self._condition:
+            start = self._wanted
+            if start is None or self._is_there(start):
+                self._settle(None)
+                return
+            self._making = True
         made: MappedFile | None = None
         try:
             made = self._make(start)
         finally:
             # On failure too: the put that needs the file tries itself and reports the error.
             with self._condition:
-                self._ready = made
-                self._wanted = None
-                self._condition.notify_all()
+                self._settle(made)
+
+    def _settle(self, made: MappedFile | None) -> None:
+        self._ready = made or self._ready
+        self._wanted = None
+        self._making = False
+        self._condition.notify_all()
+
+    def _is_there(self, start: int) -> bool:
+        """Is the file in the log, on its way into it, or ready?"""
+        last = self._queue.last
+        return (
+            start <= self._taken
+            or (last is not None and start < last.end)
+            or (self._ready is not None and self._ready.start == start)
+        )
 
     def discard(self) -> None:
         """Remove the file made ahead: a clean exit leaves none behind."""
-        ready, self._ready = self._ready, None
+        with self._condition:
+            ready, self._ready = self._ready, None
         if ready is not None:
-            self._queue.disk.unlink(ready.path)
+            self._queue.discard(ready)
 
     def _make(self, start: int) -> MappedFile:
         file = self._queue.create(start)
