@@ -32,6 +32,10 @@ class ReaderFiles:
         """First offsets of the files, oldest first."""
         return sorted(self._paths)
 
+    def path(self, start: int) -> Path | None:
+        """The file that begins at ``start``, None if it is not there."""
+        return self._paths.get(start)
+
     def refresh(self) -> None:
         """Look again. A file of another size is still being made and not there yet."""
         found: dict[int, Path] = {}
