@@ -82,9 +82,7 @@ def put_keys(words, slots, number, begin_timestamp, hashes, physical, timestamps
 
 
 @kernel
-def query_many(
-    words, slots, last, hashes, earliest, latest, max_num, first, physical
-):
+def query_many(words, slots, last, hashes, earliest, latest, max_num, first, physical):
     """Physical offsets of each hash, newest first: those of key i are [first[i], first[i + 1]).
 
     ``last`` is the largest item number that may be read; ``earliest`` (at least 0) and ``latest`` are
