@@ -63,6 +63,10 @@ class DiskFile(Protocol):
         """Bring pages into the view ahead of their use. A hint: may do nothing."""
         ...
 
+    def data_ranges(self, position: int) -> Iterator[tuple[int, int]]:
+        """Ranges from ``position`` on outside of which every byte is surely zero."""
+        ...
+
 
 class Disk(Protocol):
     """What the store needs of a file system."""
@@ -206,6 +210,19 @@ class PosixFile:
             ctypes.c_size_t(min(length, self.size - start)),
             _MADV_POPULATE_WRITE,
         )
+
+    def data_ranges(self, position: int) -> Iterator[tuple[int, int]]:
+        """What the file system has written; reserved and never written blocks are left out."""
+        while position < self.size:
+            try:
+                start = os.lseek(self._fd, position, os.SEEK_DATA)
+                end = os.lseek(self._fd, start, os.SEEK_HOLE)
+            except OSError as error:
+                if error.errno == errno.ENXIO:
+                    return
+                raise disk_error(error, self.path, "seek in") from error
+            yield start, min(end, self.size)
+            position = end
 
 
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -5,11 +5,13 @@ timer. Started by the local store.
 """
 
 from rockstrata.clock import Clock
+from rockstrata.errors import DiskError
 from rockstrata.service import Service
 from rockstrata.store.checkpoint import Checkpoint
 from rockstrata.store.commit_log import CommitLog
 from rockstrata.store.consume_queues import ConsumeQueues
 from rockstrata.store.dispatcher import Dispatcher
+from rockstrata.store.index import Index
 from rockstrata.store.running_flags import Flag, RunningFlags
 from rockstrata.store.store_config import StoreConfig
 
@@ -124,3 +126,24 @@ class CheckpointFlusher(Service):
     def run_once(self) -> None:
         """Write it out."""
         self._checkpoint.flush()
+
+
+class IndexSealer(Service):
+    """Syncs index files that have filled up: half a gigabyte that no dispatch should wait for."""
+
+    interval_s = 3600.0
+
+    def __init__(self, flags: RunningFlags) -> None:
+        super().__init__()
+        self._flags = flags
+        self.index: Index | None = None
+
+    def run_once(self) -> None:
+        """Seal what is full; the index wakes this service."""
+        if self.index is None:
+            return
+        try:
+            self.index.seal()
+        except DiskError as error:
+            self._flags.set(Flag.INDEX_FILE_ERROR, f"index sync failed: {error}")
+            raise

@@ -30,7 +30,11 @@ _FEW_KEYS, _FEW_KEYS_WITHOUT_NUMBA = 6, 256
 
 def query_hash(topic: str, key: str, index_type: str | None = None) -> int:
     """What the index looks for: a key of a topic, or (type ``T``) its tags, which 5.5.0 indexes."""
-    return index_hash(index_tags_key(topic, key) if index_type == INDEX_TAG_TYPE else index_key(topic, key))
+    return index_hash(_query_text(topic, key, index_type))
+
+
+def _query_text(topic: str, key: str, index_type: str | None) -> str:
+    return index_tags_key(topic, key) if index_type == INDEX_TAG_TYPE else index_key(topic, key)
 
 
 class Index:
@@ -59,7 +63,6 @@ class Index:
         self._directory = config.index_dir
         self._hash_slots = config.max_hash_slot_num
         self._max_items = config.max_index_num
-        self._max_query = config.max_msgs_num_batch
         self._on_full = on_full
         self._files: tuple[IndexFile, ...] = ()
         self._unsealed: list[IndexFile] = []
@@ -261,9 +264,8 @@ class Index:
     ) -> list[int]:
         """Physical offsets of records that may have the key and were stored in [begin, end], newest first.
 
-        Only hashes are compared. At most ``maxMsgsNumBatch``; times as in ``IndexFile.query``.
+        Only hashes are compared; times as in ``IndexFile.query``. Callers cap ``max_num``.
         """
-        max_num = min(max_num, self._max_query)
         key_hash = query_hash(topic, key, index_type)
         found: list[int] = []
         for file in self._in_time(begin, end):
@@ -284,8 +286,9 @@ class Index:
         """``query_offsets`` for each key."""
         import numpy as np
 
-        max_num = min(max_num, self._max_query)
-        hashes = np.fromiter((query_hash(topic, key, index_type) for key in keys), np.int32, len(keys))
+        from rockstrata.message.key_hashes import index_hashes
+
+        hashes = index_hashes(_query_text(topic, "", index_type), keys)
         found: list[list[int]] = [[] for _ in keys]
         for file in self._in_time(begin, end):
             first, physical = file.query_many(hashes, begin, end, max_num)

@@ -32,6 +32,7 @@ from rockstrata.store.flusher import (
     CommitLogCommitter,
     CommitLogFlusher,
     ConsumeQueueFlusher,
+    IndexSealer,
 )
 from rockstrata.store.group_commit import GroupCommit
 from rockstrata.store.handles import FileHandles
@@ -113,7 +114,12 @@ class LocalMessageStore(StoreReads):
             config, self.handles, clock, self.flags, self.checkpoint, memory_bytes=_memory_bytes()
         )
         self.queues = ConsumeQueues(config, self.handles, is_batch)
-        self.index = Index(config, disk, clock, self.checkpoint) if config.message_index_enable else None
+        # Without threads the index syncs full files itself.
+        sealer = self._index_sealer = IndexSealer(self.flags)
+        on_full = sealer.wake if start_services else None
+        if config.message_index_enable:
+            sealer.index = Index(config, disk, clock, self.checkpoint, on_full)
+        self.index = sealer.index
         self.dispatcher = Dispatcher(config, self.commit_log, self.queues, self.index, self.flags, clock)
         self.recovery: RecoveryReport = Recovery(
             config, self.commit_log, self.queues, self.index, self.dispatcher, self.checkpoint, repair=repair
@@ -160,6 +166,7 @@ class LocalMessageStore(StoreReads):
             self.dispatcher,
             self._log_flusher,
             self.commit_log.preallocator,
+            self._index_sealer,
             self.retention,
         ]
         if not self.commit_log.is_sync:

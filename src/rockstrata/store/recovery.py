@@ -299,12 +299,13 @@ class Recovery:
         file = self._log.queue.last
         if file is None or file.wrote >= file.size:
             return 0
+        stop = min(file.size, file.wrote + wipe_bytes)
         data = self._log.array(file)
         cut = 0
-        stop = min(file.size, file.wrote + wipe_bytes)
-        for begin in range(file.wrote, stop, _ZERO_STEP_BYTES):
-            part = data[begin : min(stop, begin + _ZERO_STEP_BYTES)]
-            if part.any():
-                cut = begin - file.wrote + int(np.flatnonzero(part)[-1]) + 1
-                part[:] = 0
+        for first, last in file.file.data_ranges(file.wrote):
+            for begin in range(first, min(last, stop), _ZERO_STEP_BYTES):
+                part = data[begin : min(last, stop, begin + _ZERO_STEP_BYTES)]
+                if part.any():
+                    cut = begin - file.wrote + int(np.flatnonzero(part)[-1]) + 1
+                    part[:] = 0
         return cut

@@ -3,6 +3,7 @@
 The twin of ``store.disk.PosixFile``; answers to nothing in RocketMQ. Made by ForgetfulDisk alone.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,3 +66,8 @@ class ForgetfulFile:
 
     def populate(self, position: int, length: int) -> None:
         """Nothing to do: all is in memory."""
+
+    def data_ranges(self, position: int) -> Iterator[tuple[int, int]]:
+        """Everything: nothing is known to be zero without looking."""
+        if position < self.size:
+            yield position, self.size
