@@ -27,7 +27,7 @@ def _record_head(born_bytes: int, store_bytes: int) -> Layout:
         ("flag", "i", "the user's own"),
         ("queue_offset", "q", "number of the message in its queue"),
         ("physical_offset", "q", "address of this record in the log"),
-        ("sys_flag", "i", "see sys_flag.py"),
+        ("sys_flag", "i", "bits: compression, transaction, IPv6 hosts, inner batch"),
         ("born_timestamp", "q", "ms, the producer's clock"),
         ("born_host", f"{born_bytes}s", "address, then port i32"),
         ("store_timestamp", "q", "ms, the broker's clock"),
