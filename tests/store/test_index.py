@@ -157,7 +157,7 @@ def test_queries_by_time_tag_and_limit() -> None:
         np.array([900]), np.array([NOW + 70_000]), np.array([0, 1]),
         np.array([query_hash("t", "red", "T")], np.int32), np.array([0], np.int32),
     )  # fmt: skip
-    assert house.find("x", max_num=100) == list(range(69, 5, -1))
+    assert house.find("x", max_num=64) == list(range(69, 5, -1))
     assert house.find("x", max_num=2) == [69, 68]
     assert house.find("x", NOW + 5_000, NOW + 7_000) == [7, 6, 5]
     assert house.find("x", NOW + 80_000) == []

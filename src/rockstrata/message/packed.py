@@ -175,6 +175,7 @@ def pack_batch(
         topic_length=one.topic_length,
         hosts=one.hosts,
         append_crc=False,
+        is_plain=False,
         **{name: np.repeat(getattr(one, name), count) for name in _SHARED_BY_BATCH},
     )
 
@@ -187,7 +188,7 @@ def _pack(
         reconsume_times, prepared_offset, is_plain,
     ) = zip(*map(msgspec.structs.astuple, messages), strict=True) if messages else ((),) * 12  # fmt: skip
     if append_crc:
-        properties = [stored_properties(m, True) + bytes(RECORD_CRC_BYTES) for m in messages]
+        properties = tuple(stored_properties(m, True) + bytes(RECORD_CRC_BYTES) for m in messages)
     body_length, properties_length = _lengths(bodies), _lengths(properties)
 
     topic_rows: dict[str, int] = {}

@@ -239,6 +239,8 @@ class IndexFile:
         ``doubt``: a crash may have torn the file. Then items are kept up to the first hole, less a
         few before it, whatever the table says. The end time is known to the second, rounded up.
         """
+        from rockstrata.store.wipe import wipe
+
         words = self._word_array()
         if doubt:
             whole = _kernels().count_whole_items(words, self.hash_slots, self.index_count, physical_end)
@@ -250,6 +252,7 @@ class IndexFile:
         if count <= 1 or self._item(1)[1] != self.begin_physical:
             return False
         self.used_slots = int(_kernels().rebuild_table(words, self.hash_slots, count))
+        wipe(self.file, self._items + INDEX_ITEM.size * count)
         _, self.end_physical, seconds, _ = self._item(count - 1)
         self.end_timestamp = self.begin_timestamp + 1000 * seconds + 999
         self._set_count(count)

@@ -161,7 +161,7 @@ def count_whole_items(words, slots, count, physical_end):
 
 @kernel
 def rebuild_table(words, slots, count):
-    """Chain the items below ``count`` anew and wipe what follows them; the number of used slots."""
+    """Chain the items below ``count`` anew; the number of used slots."""
     modulus = _U32(slots)
     for slot in range(_I64(HEADER_WORDS), _I64(HEADER_WORDS) + _I64(slots)):
         words[slot] = 0
@@ -173,8 +173,4 @@ def rebuild_table(words, slots, count):
         words[item + 4] = words[slot]
         words[slot] = swap32(_U32(number))
         item += ITEM_WORDS
-    # Only what is not zero is written: the rest of the file should stay unallocated.
-    for word in range(item, _I64(words.shape[0])):
-        if words[word] != 0:
-            words[word] = 0
     return used

@@ -20,6 +20,7 @@ from rockstrata.store.index import Index
 from rockstrata.store.mapped_file import MappedFile
 from rockstrata.store.store_config import StoreConfig
 from rockstrata.store.unit_queue import QueueGapError
+from rockstrata.store.wipe import wipe
 
 log = logging.getLogger(__name__)
 
@@ -299,13 +300,4 @@ class Recovery:
         file = self._log.queue.last
         if file is None or file.wrote >= file.size:
             return 0
-        stop = min(file.size, file.wrote + wipe_bytes)
-        data = self._log.array(file)
-        cut = 0
-        for first, last in file.file.data_ranges(file.wrote):
-            for begin in range(first, min(last, stop), _ZERO_STEP_BYTES):
-                part = data[begin : min(last, stop, begin + _ZERO_STEP_BYTES)]
-                if part.any():
-                    cut = begin - file.wrote + int(np.flatnonzero(part)[-1]) + 1
-                    part[:] = 0
-        return cut
+        return wipe(file.file, file.wrote, file.wrote + wipe_bytes)
