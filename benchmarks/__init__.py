@@ -1,0 +1,1 @@
+"""Ours and Apache RocketMQ's, alternating in one run: `make bench`."""
