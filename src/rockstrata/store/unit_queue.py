@@ -17,6 +17,7 @@ from rockstrata.store.mapped_file_queue import MappedFileQueue
 # start at 0, before its first message.
 PRE_BLANK_SIZE = 0x7FFF_FFFF
 _RECOVER_FILES = 3
+_CHECK_UNITS = 16_384
 
 
 class QueueGapError(CorruptionError):
@@ -177,9 +178,13 @@ class UnitQueue:
                 physical, size = self.unit(first + middle)[:2]
                 low, high = (middle + 1, high) if physical >= 0 and size > 0 else (low, middle)
             return low
-        units = np.frombuffer(self.units(first, count), self.layout.dtype)
-        bad = (units["physical_offset"] < 0) | (units["size"] <= 0)
-        return int(bad.argmax()) if bad.any() else count
+        for begin in range(0, count, _CHECK_UNITS):
+            data = self.units(first + begin, min(_CHECK_UNITS, count - begin))
+            units = np.frombuffer(data, self.layout.dtype)
+            bad = (units["physical_offset"] < 0) | (units["size"] <= 0)
+            if bad.any():
+                return begin + int(bad.argmax())
+        return count
 
     def truncate(self, unit_count: int) -> None:
         """Drop the units from ``unit_count`` on, and their bytes: recovery must not find them again."""
@@ -197,11 +202,14 @@ class UnitQueue:
                 self.truncate(self.first_where(low, count, end))
 
     def _zero_tail(self) -> None:
+        """Wipe what follows the last unit; what was never written is not even read."""
         file = self.queue.last
-        if file is not None and not file.is_full:
-            rest = file.file.pread(file.wrote, file.size - file.wrote)
+        if file is None or file.is_full:
+            return
+        for first, end in file.file.data_ranges(file.wrote):
+            rest = file.file.pread(first, end - first)
             if rest.count(0) != len(rest):
-                file.file.pwrite(file.wrote, bytes(len(rest)))
+                file.file.pwrite(first, bytes(len(rest)))
                 file.flushed = 0
 
     def _note_max_physical(self) -> None:
