@@ -266,7 +266,8 @@ class Recovery:
         if self._index is not None:
             self._index.truncate_physical(end)
         self._queues.correct_min(self._log.min_offset)
-        for file in self._log.queue.files[-2:]:
+        # After a crash any file may hold bytes that only the page cache has; syncing a clean one is cheap.
+        for file in self._log.queue.files[-2:] if report.clean else self._log.queue.files:
             file.flush()
         self._log.queue.sync_dirs()
         self._log.flushed_where = end
@@ -274,15 +275,14 @@ class Recovery:
         if report.last_timestamp == 0 and self._queues.max_physical > 0:
             report.last_timestamp = self._last_timestamp()
         self._dispatcher.last_timestamp = report.last_timestamp
-        if not report.clean or report.cut_bytes or report.records:
-            for queue in self._queues:
-                self._queues.mark_dirty(queue)
-            self._queues.flush()
-            if self._index is not None:
-                self._index.flush()
+        # Queues and index become durable in their own time. Until then the checkpoint does not move
+        # on, so a crash finds them rebuilt from the log once more.
+        for queue in self._queues:
+            self._queues.mark_dirty(queue)
         checkpoint = self._checkpoint
-        checkpoint.physic_msg_timestamp = checkpoint.logics_msg_timestamp = report.last_timestamp
-        checkpoint.logics_physical_offset = end
+        checkpoint.physic_msg_timestamp = report.last_timestamp
+        checkpoint.logics_msg_timestamp = min(checkpoint.logics_msg_timestamp, report.last_timestamp)
+        checkpoint.logics_physical_offset = min(checkpoint.logics_physical_offset, end)
         checkpoint.confirm_physical_offset = end
         checkpoint.flush()
 
