@@ -34,6 +34,7 @@ from rockstrata.store.store_config import StoreConfig
 _HEAD_V4 = RECORD_HEADS[0].struct
 _PROPERTIES_LENGTH = struct.Struct(">h")
 _PUT_OK = PutStatus.PUT_OK
+_NEGATIVE_QUEUE = "a queue id cannot be negative"
 
 
 class Appender:
@@ -104,7 +105,11 @@ class Appender:
         crc = crc32(body) & 0x7FFF_FFFF
         queue_id = message.queue_id
         with self._lock:
-            queue_offset = topic.offsets.get(queue_id, 0)
+            queue_offset = topic.offsets.get(queue_id)
+            if queue_offset is None:
+                if queue_id < 0:
+                    return _illegal(_NEGATIVE_QUEUE)
+                queue_offset = 0
             now = self._now_ms()
             now = max(now, self._last_timestamp)
             file = self.tail
@@ -144,6 +149,8 @@ class Appender:
             count = self._entries(message, topic)
         except IllegalMessageError as error:
             return _illegal(str(error))
+        if message.queue_id < 0:
+            return _illegal(_NEGATIVE_QUEUE)
         host = message.store_host or self.store_host
         in_queue = sys_flag.is_in_consume_queue(message.sys_flag)
         with self.log.lock:
@@ -154,10 +161,10 @@ class Appender:
                 message = msgspec.structs.replace(
                     message, properties=props.put(message.properties, props.INNER_BASE, str(queue_offset))
                 )
-            light = self._multi_dispatch.plan(message) if self._multi_dispatch is not None else None
-            if light is not None:
-                message = light.message
             try:
+                light = self._multi_dispatch.plan(message) if self._multi_dispatch is not None else None
+                if light is not None:
+                    message = light.message
                 record = self._encode(message, topic, queue_offset, 0, now)
                 refusal = self.make_room(len(record), now)
                 if refusal is not None:
@@ -233,12 +240,12 @@ class Appender:
             file.wrote = file.size
             file = None
         if file is None:
+            self.tail = None
             self.busy_since_ms = now
             self.log.flags.mark(Flag.PUT_LOCK_BUSY, on=True)
             try:
                 file = self.log.roll()
             except (DiskError, StoreStateError) as error:
-                self.tail = None
                 return PutResult(PutStatus.CREATE_MAPPED_FILE_FAILED, reason=str(error))
             finally:
                 self.busy_since_ms = 0

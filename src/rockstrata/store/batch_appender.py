@@ -46,12 +46,18 @@ class BatchAppender:
                 messages, appender.store_host, append_crc=appender.append_crc,
                 max_message_bytes=appender.max_message_bytes,
             )  # fmt: skip
-            topics = [appender.offsets.topic(name) for name in packed.topic_names]
+            topics = self._topics(packed)
         except IllegalMessageError as error:
             return BatchPutResult.refused(len(messages), refusal_of(error))
         if self._is_rare(packed, topics):
             return None
-        return self._append(packed, topics, together=False)
+        hosts = [message.store_host or appender.store_host for message in messages]
+        return self._append(packed, topics, hosts, together=False)
+
+    def _topics(self, packed: PackedMessages) -> list[TopicOffsets]:
+        if len(packed) and packed.queue_id.min() < 0:
+            raise IllegalMessageError("a queue id cannot be negative", found=int(packed.queue_id.min()))
+        return [self._appender.offsets.topic(name) for name in packed.topic_names]
 
     @staticmethod
     def _is_rare(packed: PackedMessages, topics: list[TopicOffsets]) -> bool:
@@ -70,13 +76,14 @@ class BatchAppender:
                 message, appender.store_host, append_crc=appender.append_crc,
                 max_message_bytes=appender.max_message_bytes,
             )  # fmt: skip
-            topics = [appender.offsets.topic(message.topic)]
+            topics = self._topics(packed)
         except IllegalMessageError as error:
             return BatchPutResult.refused(1, refusal_of(error))
-        return self._append(packed, topics, together=True)
+        hosts = [message.store_host or appender.store_host] * len(packed)
+        return self._append(packed, topics, hosts, together=True)
 
     def _append(
-        self, packed: PackedMessages, topics: list[TopicOffsets], *, together: bool
+        self, packed: PackedMessages, topics: list[TopicOffsets], hosts: list[bytes], *, together: bool
     ) -> BatchPutResult:
         appender = self._appender
         groups = _Groups(packed)
@@ -88,25 +95,26 @@ class BatchAppender:
         with appender.log.lock:
             now = appender.timestamp()
             queue_offset = groups.offsets(topics)
-            while done < count:
-                room = int(packed.sizes.sum()) if together else int(packed.sizes[done])
-                refusal = appender.make_room(room, now)
-                if refusal is not None:
-                    break
-                file = appender.tail
-                assert file is not None
-                written = packed.write(
-                    self._target(file), file.wrote, file.size, base_physical_offset=file.start,
-                    queue_offset=queue_offset, store_timestamp=now, positions=positions, first=done,
-                )  # fmt: skip
-                last = done + written - 1
-                physical[done : last + 1] = positions[done : last + 1] + file.start
-                appender.wrote(file, int(positions[last]) + int(packed.sizes[last]), now)
-                done += written
-            groups.advance(topics, done, queue_offset)
-        return BatchPutResult(
-            count, done, physical, queue_offset, packed.sizes, now, appender.store_host, refusal
-        )
+            try:
+                while done < count:
+                    room = int(packed.sizes.sum()) if together else int(packed.sizes[done])
+                    refusal = appender.make_room(room, now)
+                    if refusal is not None:
+                        break
+                    file = appender.tail
+                    assert file is not None
+                    written = packed.write(
+                        self._target(file), file.wrote, file.size, base_physical_offset=file.start,
+                        queue_offset=queue_offset, store_timestamp=now, positions=positions, first=done,
+                    )  # fmt: skip
+                    last = done + written - 1
+                    physical[done : last + 1] = positions[done : last + 1] + file.start
+                    appender.wrote(file, int(positions[last]) + int(packed.sizes[last]), now)
+                    done += written
+            finally:
+                # Whatever happened: offsets that stand in the log are taken.
+                groups.advance(topics, done, queue_offset)
+        return BatchPutResult(count, done, physical, queue_offset, packed.sizes, now, hosts, refusal)
 
     def _target(self, file: MappedFile) -> NDArray[np.uint8]:
         """The tail as an array; made once per file."""

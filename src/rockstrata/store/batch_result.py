@@ -3,7 +3,7 @@
 Answers to RocketMQ's PutMessageResult of a batch.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rockstrata.message.ids import encode_message_id
@@ -28,7 +28,7 @@ class BatchPutResult:
         queue_offsets: "NDArray[np.int64]",
         record_bytes: "NDArray[np.int32]",
         store_timestamp: int,
-        store_host: bytes,
+        store_hosts: Sequence[bytes],
         refusal: PutResult | None,
     ) -> None:
         self._count = count
@@ -38,7 +38,7 @@ class BatchPutResult:
         self.record_bytes = record_bytes[:stored]
         self.store_timestamp = store_timestamp
         self.refusal = refusal
-        self._store_host = store_host
+        self._store_hosts = store_hosts
         self._status = PutStatus.PUT_OK
 
     @staticmethod
@@ -47,7 +47,7 @@ class BatchPutResult:
         import numpy as np
 
         none = np.empty(0, np.int64)
-        return BatchPutResult(count, 0, none, none, np.empty(0, np.int32), 0, b"", refusal)
+        return BatchPutResult(count, 0, none, none, np.empty(0, np.int32), 0, (), refusal)
 
     @staticmethod
     def of(results: list[PutResult]) -> "BatchPutResult":
@@ -77,7 +77,8 @@ class BatchPutResult:
     @property
     def message_ids(self) -> str:
         """Offset ids joined with commas, as RocketMQ answers a batch."""
-        return ",".join(encode_message_id(self._store_host, int(o)) for o in self.physical_offsets)
+        places = zip(self._store_hosts, self.physical_offsets.tolist(), strict=False)
+        return ",".join(encode_message_id(host, physical_offset) for host, physical_offset in places)
 
     def __len__(self) -> int:
         return self._count
@@ -91,7 +92,7 @@ class BatchPutResult:
             return self.refusal
         return PutResult(
             self._status, int(self.physical_offsets[n]), int(self.queue_offsets[n]),
-            int(self.record_bytes[n]), self.store_timestamp, self._store_host,
+            int(self.record_bytes[n]), self.store_timestamp, self._store_hosts[n],
         )  # fmt: skip
 
     def __iter__(self) -> Iterator[PutResult]:
@@ -112,10 +113,11 @@ class _ListedResult(BatchPutResult):
             np.array([r.queue_offset for r in stored], np.int64),
             np.array([r.record_bytes for r in stored], np.int32),
             stored[-1].store_timestamp if stored else 0,
-            stored[-1].store_host if stored else b"",
+            [r.store_host for r in stored],
             next((r for r in results if not r.ok), None),
         )
         self._results = results
+        self._status = next((r.status for r in stored if r.status is not PutStatus.PUT_OK), self._status)
 
     def __getitem__(self, n: int) -> PutResult:
         return self._results[n]

@@ -28,7 +28,8 @@ class LightPut:
 
     def commit(self) -> None:
         """The record is in the log: move the light queues on."""
-        for name in self._names:
+        # A name given twice stands for one entry.
+        for name in dict.fromkeys(self._names):
             self._offsets.set(name, 0, self._offsets.get(name, 0) + 1)
 
 
@@ -49,6 +50,8 @@ class MultiDispatch:
         for name in names:
             if not name.startswith(LIGHT_QUEUE_PREFIX):
                 raise IllegalMessageError("not a light queue", expected=f"{LIGHT_QUEUE_PREFIX}…", found=name)
+            # The name becomes a directory, as a topic's does.
+            self._offsets.topic(name)
         joined = ",".join(str(self._offsets.get(name, 0)) for name in names)
         wire = props.remove(message.properties, props.WAIT)
         wire = props.put(wire, props.INNER_MULTI_QUEUE_OFFSET, joined)

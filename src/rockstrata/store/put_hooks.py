@@ -60,8 +60,11 @@ class PutHooks:
 
     @staticmethod
     def waits(message: Message) -> bool:
-        """Does the producer wait for the disk? Only WAIT=false says no."""
-        return b"WAIT\x01false" not in message.properties
+        """Does the producer wait for the disk? Anything but WAIT=true says no, nothing says yes."""
+        if b"WAIT\x01" not in message.properties:
+            return True
+        value = props.find(message.properties, props.WAIT)
+        return value is None or value.lower() == "true"
 
 
 def _is_timer(wire: bytes) -> bool:

@@ -45,9 +45,14 @@ class QueueOffsets:
         known = self.topics.get(name)
         if known is None:
             limit = _RETRY_TOPIC_BYTES_MAX if name.startswith(RETRY_TOPIC_PREFIX) else _TOPIC_BYTES_MAX
-            if not 0 < (length := len(name.encode())) <= limit:
+            try:
+                length = len(name.encode())
+            except UnicodeEncodeError as error:
+                raise IllegalMessageError("topic is not valid Unicode", found=repr(name)) from error
+            if not 0 < length <= limit:
                 raise IllegalMessageError("bad topic length", expected=f"1 to {limit} bytes", found=length)
-            known = self.topics[name] = TopicOffsets(name, self._is_batch_topic(name))
+            # Two putters may come here at once; both must get, and count in, the same entry.
+            known = self.topics.setdefault(name, TopicOffsets(name, self._is_batch_topic(name)))
         return known
 
     def get(self, topic: str, queue_id: int) -> int:
@@ -59,7 +64,7 @@ class QueueOffsets:
         """Recovery found where the queue ends. The topic exists, so no limit applies to its name."""
         known = self.topics.get(topic)
         if known is None:
-            known = self.topics[topic] = TopicOffsets(topic, self._is_batch_topic(topic))
+            known = self.topics.setdefault(topic, TopicOffsets(topic, self._is_batch_topic(topic)))
         known.offsets[queue_id] = queue_offset
 
     def remove(self, topic: str) -> None:
