@@ -63,6 +63,8 @@ class CommitLog:
         self.is_sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._in_memory_bytes = memory_bytes * config.access_message_in_memory_max_ratio // 100
         self._sync_lock = threading.Lock()
+        self._commit_lock = threading.Lock()
+        self._failure: DiskError | None = None
         self._clock = clock
 
     def _path_is_full(self, path: Path) -> bool:
@@ -203,30 +205,34 @@ class CommitLog:
         """Move pool buffers into their files; without a pool there is nothing to do."""
         if self.pool is None:
             return
-        for file in self.queue.files:
-            if file.buffer is not None:
-                file.commit()
-                if file.is_full and file.committed >= file.wrote:
-                    buffer = file.unpin()
-                    if buffer is not None:
-                        self.pool.give_back(buffer)
+        # Committer, group commit and shutdown may come at once: a buffer has one reader at a time, and
+        # is given back once.
+        with self._commit_lock:
+            for file in self.queue.files:
+                if file.buffer is not None:
+                    file.commit()
+                    if file.is_full and file.committed >= file.wrote:
+                        buffer = file.unpin()
+                        if buffer is not None:
+                            self.pool.give_back(buffer)
 
     def sync(self, least_pages: int = 0) -> int:
         """Make the log durable up to what is readable now; returns the durable offset.
 
-        An error stops all writes: after a failed sync nobody knows which pages reached the disk.
+        An error stops all writes, and every later sync is the same error: the kernel takes pages it
+        failed to write for clean, so nobody knows what reached the disk.
         """
         with self._sync_lock:
+            if self._failure is not None:
+                raise self._failure
             files = self.queue.files
             try:
-                for file in (
-                    files[-2:] if len(files) > 1 and files[-2].flushed < self.file_bytes else files[-1:]
-                ):
-                    self._sync_file(file, least_pages)
-                for file in files[:-2]:
+                # Oldest first: the time of a synced file says that everything before it is durable.
+                for file in files:
                     if file.flushed < self.file_bytes:
                         self._sync_file(file, least_pages)
             except DiskError as error:
+                self._failure = error
                 self.flags.set(Flag.NOT_WRITABLE, f"sync failed: {error}")
                 raise
             self.flushed_where = self._durable(files)
@@ -234,7 +240,7 @@ class CommitLog:
 
     def _sync_file(self, file: MappedFile, least_pages: int) -> None:
         # Read before the sync: a record appended meanwhile must not count.
-        timestamp = file.store_timestamp
+        timestamp = file.readable_timestamp
         if file.can_flush(least_pages):
             self.queue.sync_dirs()
             file.flush()

@@ -66,6 +66,8 @@ class Dispatcher(Service):
         self.position = 0
         self.last_timestamp = 0
         self.idle = False
+        # Confirm offset at the last look. Bytes before it that were not dispatched cannot be, for now.
+        self._seen = 0
         self.listeners: list[Listener] = []
         # Called after every round that moved, also one without visible messages.
         self.after_round: list[Callable[[], None]] = []
@@ -100,7 +102,7 @@ class Dispatcher(Service):
                 self._clock.sleep_s(rest)
         # Set before the last look: a put after the look sees it and wakes this thread.
         self.idle = True
-        if self.behind_bytes:
+        if self._log.confirm_offset > self._seen:
             self.wake()
 
     def wait(self, seconds: float) -> None:
@@ -119,7 +121,7 @@ class Dispatcher(Service):
             return self._round()
 
     def _round(self) -> bool:
-        end = self._log.confirm_offset
+        self._seen = end = self._log.confirm_offset
         self.position = max(self.position, self._log.min_offset)
         if self.position >= end or not self._flags.dispatchable:
             return False
@@ -130,7 +132,11 @@ class Dispatcher(Service):
         limit = min(end - file.start, file.readable, start + ROUND_BYTES)
         found = self.scan(file, start, limit)
         if found.position.size:
-            self.dispatch(file, found)
+            try:
+                self.dispatch(file, found)
+            except CorruptionError as error:
+                self._flags.set(Flag.LOGICS_QUEUE_ERROR, str(error))
+                raise
         before = self.position
         self.position = file.start + found.end
         if found.stop is ScanStop.BLANK:
@@ -235,7 +241,10 @@ class Dispatcher(Service):
             last = order[end - 1]
             max_physical = int(found.position[last]) + file.start + int(found.size[last])
             if isinstance(queue, BatchConsumeQueue):
+                before = queue.max_offset
                 self._to_batch_queue(queue, file, found, order[first:end])
+                if queue.max_offset > before:
+                    arrivals.append(Arrival(queue.topic, queue.queue_id, before, queue.max_offset))
             else:
                 begin = int(offsets[first])
                 queue.append(begin, data[first * UNIT_BYTES : end * UNIT_BYTES], max_physical)

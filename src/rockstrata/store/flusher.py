@@ -19,10 +19,12 @@ from rockstrata.store.store_config import StoreConfig
 class CommitLogFlusher(Service):
     """Syncs the commit log; every now and then whatever little there is."""
 
-    def __init__(self, config: StoreConfig, log: CommitLog, clock: Clock) -> None:
+    def __init__(self, config: StoreConfig, log: CommitLog, dispatcher: Dispatcher, clock: Clock) -> None:
         super().__init__()
         self.interval_s = config.flush_interval_commit_log_ms / 1000
-        self._least_pages = config.flush_commit_log_least_pages
+        # With SYNC_FLUSH only what is durable is visible: who does not wait must not wait for pages.
+        self._least_pages = 0 if log.is_sync else config.flush_commit_log_least_pages
+        self._dispatcher = dispatcher
         self._thorough_s = config.flush_commit_log_thorough_interval_ms / 1000
         self._log = log
         self._clock = clock
@@ -34,7 +36,9 @@ class CommitLogFlusher(Service):
         thorough = now >= self._last_thorough_s + self._thorough_s
         if thorough:
             self._last_thorough_s = now
-        self._log.sync(0 if thorough else self._least_pages)
+        before = self._log.flushed_where
+        if self._log.sync(0 if thorough else self._least_pages) > before and self._log.is_sync:
+            self._dispatcher.wake()
 
     def on_stop(self) -> None:
         """Leave nothing unsynced."""

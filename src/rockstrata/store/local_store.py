@@ -158,7 +158,7 @@ class LocalMessageStore(StoreReads):
     def _make_services(self) -> list[Service]:
         """In the order they start; they stop in reverse, so writers before flushers."""
         config, clock = self.config, self.clock
-        self._log_flusher = CommitLogFlusher(config, self.commit_log, clock)
+        self._log_flusher = CommitLogFlusher(config, self.commit_log, self.dispatcher, clock)
         services: list[Service] = [
             CheckpointFlusher(self.checkpoint),
             ConsumerOffsetSaver(self.consumer_offsets, config.flush_consumer_offset_interval_ms),

@@ -22,6 +22,7 @@ class MappedFile:
         "_pinned",
         "buffer",
         "committed",
+        "committed_timestamp",
         "end",
         "flushed",
         "path",
@@ -41,6 +42,7 @@ class MappedFile:
         self.committed = 0
         self.flushed = 0
         self.store_timestamp = 0
+        self.committed_timestamp = 0
         self.buffer: bytearray | None = None
         self.target: memoryview | None = None
         self._handles = handles
@@ -58,6 +60,11 @@ class MappedFile:
     def readable(self) -> int:
         """Position up to which the file itself holds valid bytes."""
         return self.wrote if self.buffer is None else self.committed
+
+    @property
+    def readable_timestamp(self) -> int:
+        """Store time of the last readable record, or of one after it: older ones are all readable."""
+        return self.store_timestamp if self.buffer is None else self.committed_timestamp
 
     @property
     def is_full(self) -> bool:
@@ -81,10 +88,13 @@ class MappedFile:
     def commit(self) -> None:
         """Write what the pool buffer holds to the file."""
         if self.target is not None and self.buffer is not None:
+            # In this order: a record between the two readings is not committed and must not count.
+            timestamp = self.store_timestamp
             wrote = self.wrote
             if wrote > self.committed:
                 self.file.pwrite(self.committed, self.target[self.committed : wrote])
                 self.committed = wrote
+                self.committed_timestamp = timestamp
 
     def can_flush(self, least_pages: int) -> bool:
         """RocketMQ's rule: full, or enough dirty pages, or (with 0) anything dirty."""
