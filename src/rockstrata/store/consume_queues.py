@@ -73,13 +73,13 @@ class ConsumeQueues:
 
     # Starting
 
-    def load(self) -> None:
+    def load(self, *, clean: bool = True) -> None:
         """Find every queue on disk. A queue of the wrong kind for its topic is refused."""
         self._table = {}
-        self._load_from(self._config.consume_queue_dir, batch=False)
-        self._load_from(self._config.batch_consume_queue_dir, batch=True)
+        self._load_from(self._config.consume_queue_dir, batch=False, clean=clean)
+        self._load_from(self._config.batch_consume_queue_dir, batch=True, clean=clean)
 
-    def _load_from(self, root: Path, *, batch: bool) -> None:
+    def _load_from(self, root: Path, *, batch: bool, clean: bool) -> None:
         disk = self._handles.disk
         for topic in disk.list_dirs(root):
             for name in disk.list_dirs(root / topic):
@@ -94,7 +94,7 @@ class ConsumeQueues:
                         hint="correct the topic's attributes in config/topics.json",
                     )  # fmt: skip
                 queue = self._make(topic, int(name), batch=batch)
-                queue.load()
+                queue.load(clean=clean)
                 if queue.queue.files:
                     self._table.setdefault(topic, {})[int(name)] = queue
 

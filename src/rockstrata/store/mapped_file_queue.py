@@ -32,6 +32,7 @@ class MappedFileQueue:
         read_only: Iterable[Path] = (),
         is_full: Callable[[Path], bool] = lambda path: False,
         sync_levels: int = 1,
+        rebuildable: bool = False,
     ) -> None:
         self.disk: Disk = handles.disk
         self.file_bytes = file_bytes
@@ -43,16 +44,19 @@ class MappedFileQueue:
         self._read_only = frozenset(read_only)
         self._is_full = is_full
         self._sync_levels = sync_levels
+        self._rebuildable = rebuildable
         self._unsynced_dirs: set[Path] = set()
         # The writer adds at the end while retention deletes at the start.
         self._list_lock = threading.Lock()
 
     # Loading
 
-    def load(self) -> None:
+    def load(self, *, clean: bool = True) -> None:
         """Find the files. All cursors start at the full size; recovery moves them.
 
-        An empty last file is removed (a crash at creation leaves one). A name that is no number, or
+        An empty last file is removed (a crash at creation leaves one). After an unclean exit an empty
+        one before others is removed with them, if they hold nothing or are rebuilt anyway: a power
+        cut may save the names of several new files and not their sizes. A name that is no number, or
         another length, is refused: nothing is guessed and nothing is deleted.
         """
         found = sorted(
@@ -72,14 +76,27 @@ class MappedFileQueue:
                     hint="move it away and start again",
                 )
             length = self.disk.file_bytes(path)
-            if length == 0 and n == len(found) - 1:
-                self.disk.unlink(path)
-                continue
+            if length == 0:
+                rest = [directory / name for name, directory in found[n:]]
+                if len(rest) == 1 or (not clean and (self._rebuildable or self._hold_nothing(rest))):
+                    self._remove(rest)
+                    break
             self._check(path, int(name), length, files)
             file = MappedFile(path, int(name), self.file_bytes, self._handles)
             file.set_cursors(self.file_bytes)
             files.append(file)
         self._publish(files)
+
+    def _hold_nothing(self, paths: list[Path]) -> bool:
+        """True if none of these files has a first byte: whatever is written starts with its size."""
+        return not any(any(self.disk.open(path, writable=False).pread(0, 8)) for path in paths)
+
+    def _remove(self, paths: list[Path]) -> None:
+        """Last one first, so that a crash leaves no hole; durably, so that none comes back."""
+        for path in reversed(paths):
+            self.disk.unlink(path)
+        for directory in {path.parent for path in paths}:
+            self.disk.sync_dir(directory)
 
     def _check(self, path: Path, start: int, length: int, before: list[MappedFile]) -> None:
         if length != self.file_bytes:

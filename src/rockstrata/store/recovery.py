@@ -68,8 +68,8 @@ class Recovery:
     def run(self, *, clean: bool) -> RecoveryReport:
         """Leave log, queues, index and checkpoint agreeing, all of it durable."""
         report = RecoveryReport(clean)
-        self._log.queue.load()
-        self._queues.load()
+        self._log.queue.load(clean=clean)
+        self._queues.load(clean=clean)
         if not self._log.queue.files:
             self._without_log(clean)
             return report

@@ -34,16 +34,16 @@ class UnitQueue:
         assert file_bytes % layout.size == 0, (file_bytes, layout.size)
         self.directory = directory
         self.layout = layout
-        self.queue = MappedFileQueue(handles, (directory,), file_bytes, sync_levels=4)
+        self.queue = MappedFileQueue(handles, (directory,), file_bytes, sync_levels=4, rebuildable=True)
         self.file_bytes = file_bytes
         # End of the last record that has a unit, -1 if none.
         self.max_physical = -1
         self._unit_bytes = layout.size
         self._blank = (0, PRE_BLANK_SIZE, *([0] * (len(layout.fields) - 2)))
 
-    def load(self) -> None:
+    def load(self, *, clean: bool = True) -> None:
         """Find the files; ``recover`` then finds the end."""
-        self.queue.load()
+        self.queue.load(clean=clean)
 
     @property
     def unit_count(self) -> int:
