@@ -7,16 +7,6 @@ import threading
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from store.small_store import (
-    ROOT,
-    START_MS,
-    bodies_of,
-    dispatch,
-    messages_of,
-    new_disk,
-    open_small,
-    small_config,
-)
 
 from rockstrata.errors import DiskError
 from rockstrata.message import properties as props
@@ -29,6 +19,16 @@ from rockstrata.store.running_flags import Flag
 from rockstrata.store.store_config import BrokerRole, FlushDiskType
 from rockstrata.store.topic_kinds import HALF_TOPIC
 from rockstrata.testing.forgetful_disk import PowerCut
+from store.small_store import (
+    ROOT,
+    START_MS,
+    bodies_of,
+    dispatch,
+    messages_of,
+    new_disk,
+    open_small,
+    small_config,
+)
 
 DELAYS_S = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
 OFFSETS_PATH = ROOT / "config" / "delayOffset.json"

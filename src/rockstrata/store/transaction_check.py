@@ -133,10 +133,16 @@ class TransactionChecker(Service):
         if verdict in (Verdict.POSTPONE, Verdict.ASK) and first is not None and walk.ops.take(first):
             walk.half += 1
             return True
-        if verdict is Verdict.ASK and self._ops.is_ended(walk.queue_id, walk.half):
-            # Its op message is on the way.
-            self._ops.flush()
-            verdict = Verdict.PULL
+        if verdict is Verdict.ASK:
+            if self._ops.is_ended(walk.queue_id, walk.half):
+                # Its op message is on the way.
+                self._ops.flush()
+                verdict = Verdict.PULL
+            elif self._pull_ops(walk):
+                # Before anybody is bothered: perhaps it has just arrived.
+                while self._pull_ops(walk):
+                    pass
+                return True
         if not self._act(walk, half, verdict):
             return False
         if verdict is not Verdict.PULL:
