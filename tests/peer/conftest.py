@@ -10,8 +10,10 @@ from typing import cast
 
 import pytest
 
-from peer.exchange import JavaStore, java_store
-from peer.peer import VERSIONS, Peer, peer_available
+pytest.register_assert_rewrite("peer.exchange", "peer.oracle")
+
+from peer.exchange import JavaStore, java_store  # noqa: E402
+from peer.peer import VERSIONS, Peer, peer_available  # noqa: E402
 
 
 @pytest.fixture(scope="session")

@@ -224,7 +224,8 @@ class Contents:
     @staticmethod
     def of_dump(dumped: Dumped) -> Contents:
         """What RocketMQ read. It must have read every offset without stumbling."""
-        assert all(not queue["statuses"] for queue in dumped.queues.values())
+        stumbles = {key: queue["statuses"] for key, queue in dumped.queues.items() if queue["statuses"]}
+        assert not stumbles
         return Contents(
             {key: (queue["min"], queue["max"]) for key, queue in dumped.queues.items()},
             {key: [theirs(message) for message in found] for key, found in dumped.messages.items()},

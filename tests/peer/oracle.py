@@ -14,11 +14,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from peer.exchange import Contents, Key
-from peer.peer import Answer, answers
-from peer.stream_puts import ack, letter_body
+from peer.peer import SMALL_FILES, Answer, answers
+from peer.stream_puts import ack, letter, letter_body
+from rockstrata.store.local_store import LocalMessageStore
 from rockstrata.store.message_filter import TagFilter
 from rockstrata.store.reads import StoreReads
 from rockstrata.store.results import BoundaryType, PutResult
+
+CRASH_FILES: Mapping[str, object] = {
+    **SMALL_FILES,
+    # RocketMQ names index files by the millisecond, and rebuilds a small one in less: the next file
+    # would be the same one.
+    "maxHashSlotNum": 500,
+    "maxIndexNum": 5000,
+    # Otherwise a RocketMQ that recovers loses keys: of records before the file it starts at, and (5.5.0)
+    # of records more than ten files back.
+    "messageIndexSafe": True,
+    "commitLogRecoverMaxNum": 1000,
+}
+"""Settings for stores that crash."""
 
 
 @dataclass
@@ -143,3 +157,13 @@ def spawn_puts(
         call += ["--conf", f"{key}={str(value).lower() if isinstance(value, bool) else value}"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     return subprocess.Popen(call, stdout=subprocess.PIPE, encoding="utf-8", env=environment)
+
+
+def put_more(store: LocalMessageStore, oracle: Oracle, first: int, count: int) -> None:
+    """One by one and together, into the queues the other side wrote."""
+    numbers = range(first, first + count)
+    letters = [letter(oracle.topic, n % 4, n, oracle.letter_bytes) for n in numbers]
+    half = count // 2
+    results = [store.put(message) for message in letters[:half]]
+    results += store.put_batch(letters[half:])
+    oracle.acked_results(numbers, results)

@@ -7,31 +7,16 @@ from pathlib import Path
 import pytest
 
 from peer.exchange import Contents, open_reader, open_store
-from peer.oracle import Oracle, spawn_puts, stream_until_killed
-from peer.peer import NEWEST, OLDER, SMALL_FILES, Peer
-from peer.stream_puts import letter
-from rockstrata.store.local_store import LocalMessageStore
+from peer.oracle import CRASH_FILES, Oracle, put_more, spawn_puts, stream_until_killed
+from peer.peer import NEWEST, OLDER, Peer
 
 pytestmark = pytest.mark.peer
 
-# Larger index files than the other tests have: RocketMQ names them by the millisecond, and rebuilding
-# a small one takes less, so that the next file would be the same one.
-FILES = {**SMALL_FILES, "maxHashSlotNum": 500, "maxIndexNum": 5000, "messageIndexSafe": True}
 BYTES = 200
 FLUSH = ("SYNC_FLUSH", "ASYNC_FLUSH")
 BOTH_VERSIONS = [
     pytest.param(version, marks=pytest.mark.xdist_group(f"peer-{version}")) for version in (NEWEST, OLDER)
 ]
-
-
-def put_more(store: LocalMessageStore, oracle: Oracle, first: int, count: int) -> None:
-    """One by one and together, into the queues the other side wrote."""
-    numbers = range(first, first + count)
-    letters = [letter(oracle.topic, n % 4, n, oracle.letter_bytes) for n in numbers]
-    half = count // 2
-    results = [store.put(message) for message in letters[:half]]
-    results += store.put_batch(letters[half:])
-    oracle.acked_results(numbers, results)
 
 
 @pytest.mark.parametrize("flush", FLUSH)
@@ -40,7 +25,7 @@ def test_rocketmq_is_killed_and_we_recover(
     peers: dict[str, Peer], tmp_path: Path, version: str, flush: str
 ) -> None:
     root = tmp_path / "store"
-    conf = {**FILES, "flushDiskType": flush}
+    conf = {**CRASH_FILES, "flushDiskType": flush}
     oracle = Oracle(letter_bytes=BYTES)
     for round_number in range(2):
         process = peers[version].spawn("stream", root, conf=conf, queues=4, bytes=BYTES)
@@ -71,7 +56,7 @@ def test_we_are_killed_and_rocketmq_recovers(peers: dict[str, Peer], tmp_path: P
     oracle = Oracle(letter_bytes=BYTES)
     rounds = [(flush, together) for together in (1, 20) for flush in FLUSH]
     for number, (flush, together) in enumerate(rounds):
-        conf = {**FILES, "flushDiskType": flush}
+        conf = {**CRASH_FILES, "flushDiskType": flush}
         process = spawn_puts(root, conf, letter_bytes=BYTES, together=together, first=number * 100_000)
         oracle.acked(stream_until_killed(process, 600 + 200 * number))
         assert (root / "abort").exists()
@@ -87,6 +72,6 @@ def test_we_are_killed_and_rocketmq_recovers(peers: dict[str, Peer], tmp_path: P
             assert store.recovery.clean is (ending == "clean")
             oracle.check_every_road(store)
             put_more(store, oracle, number * 100_000 + 50_000, 60)
-    dumped = peers[version].dump(root, conf=FILES, ending="halt")
+    dumped = peers[version].dump(root, conf=CRASH_FILES, ending="halt")
     assert dumped.facts["was_clean"]
     oracle.check(Contents.of_dump(dumped))
