@@ -59,6 +59,17 @@ def test_a_file_asked_for_is_made_ahead_and_taken(disk, queue, preallocator):
     assert disk.calls["create"] == creates
 
 
+def test_a_file_that_was_taken_away_is_made_again(disk, queue, preallocator):
+    # A RocketMQ started by mistake beside us deletes it while loading, before it sees the lock.
+    preallocator.request(0)
+    wait_until(lambda: files(disk) == [0])
+    disk.unlink(DIR / f"{0:020d}")
+
+    queue.add(preallocator.take(0))
+
+    assert files(disk) == [0]
+
+
 def test_without_its_thread_files_are_made_on_the_spot(disk, queue):
     service = Preallocator(queue, SystemClock(), warm=False)
     service.request(0)

@@ -3,6 +3,7 @@
 Answers to RocketMQ's AllocateMappedFileService. Called by the commit log when it rolls.
 """
 
+import logging
 import threading
 
 from rockstrata.clock import Clock
@@ -11,6 +12,8 @@ from rockstrata.service import Service
 from rockstrata.store.disk import PAGE_BYTES
 from rockstrata.store.mapped_file import MappedFile
 from rockstrata.store.mapped_file_queue import MappedFileQueue
+
+log = logging.getLogger(__name__)
 
 _WARM_STEP_PAGES = 4096
 _WAIT_S = 5.0
@@ -58,6 +61,10 @@ class Preallocator(Service):
             ready, self._ready = self._ready, None
             self._taken = max(self._taken, start)
         assert ready is None or ready.start == start, (ready, start)
+        if ready is not None and not self._queue.disk.exists(ready.path):
+            # What goes into a deleted file is lost. A RocketMQ started here by mistake deletes it.
+            log.error("%s was deleted by somebody else; made again", ready.path)
+            ready = None
         return ready if ready is not None else self._make(start)
 
     def run_once(self) -> None:
