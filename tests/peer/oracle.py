@@ -78,7 +78,7 @@ class Oracle:
             low, high = contents.bounds[key]
             assert [m["read_at"] for m in messages] == list(range(low, high)), key
             for message in messages:
-                number = self._check_letter(key, message)
+                number = self.check_letter(key, message)
                 here = (number, message["physical_offset"])
                 surplus += message["read_at"] not in known
                 assert known.setdefault(message["read_at"], here) == here
@@ -87,7 +87,8 @@ class Oracle:
             if known and complete:
                 assert contents.bounds[self.topic, queue_id] == (min(known), max(known) + 1)
 
-    def _check_letter(self, key: Key, message: Answer) -> int:
+    def check_letter(self, key: Key, message: Answer) -> int:
+        """The number of a letter that is whole and of this queue."""
         number = int(message["keys"])
         assert message["body"] == letter_body(number, self.letter_bytes)
         assert (message["topic"], message["queue_id"]) == key
