@@ -6,7 +6,8 @@ Python object is made per message. Also the engine of recovery, which drives ``d
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from rockstrata.clock import Clock
@@ -72,8 +73,8 @@ class Dispatcher(Service):
         # Called after every round that moved, also one without visible messages.
         self.after_round: list[Callable[[], None]] = []
         self.topics = TopicTable()
-        # Held during a round: who removes a queue must not do it under one.
-        self.lock = threading.RLock()
+        # A round passes the gate, then holds the lock: see paused.
+        self._gate, self._lock = threading.RLock(), threading.RLock()
         self._log = commit_log
         self._queues = queues
         self._index = index
@@ -110,14 +111,23 @@ class Dispatcher(Service):
         super().wait(seconds)
         self.idle = False
 
-    def catch_up(self) -> None:
-        """Dispatch everything there is, in the caller's thread. For stopping and for tests."""
-        while self._step():
+    def catch_up(self, end: int = 2**63 - 1) -> None:
+        """Dispatch everything there is, in the caller's thread; before ``end``, if writers go on."""
+        while self.position < end and self._step():
             pass
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Keep other threads' rounds out: for who removes queues. ``catch_up`` works inside."""
+        # The gate holds up the next round, else a busy dispatcher would never leave the lock free.
+        with self._gate, self._lock:
+            yield
 
     def _step(self) -> bool:
         """One round; False when there is nothing (more) to do."""
-        with self.lock:
+        with self._gate:
+            pass
+        with self._lock:
             return self._round()
 
     def _round(self) -> bool:

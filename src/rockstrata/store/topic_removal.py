@@ -27,9 +27,9 @@ def delete_topics(store: "LocalMessageStore", topics: Iterable[str], *, forget: 
         if forget:
             # First: from here on a broker refuses the topic.
             store.topics.delete(topic)
-        with store.dispatcher.lock:
+        with store.dispatcher.paused():
             # What was put before the deletion must not come after it and bring the queues back.
-            store.dispatcher.catch_up()
+            store.dispatcher.catch_up(store.commit_log.max_offset)
             with store.commit_log.lock:
                 store.offsets.remove(topic)
             queues = store.queues.delete_topic(topic)
@@ -63,7 +63,7 @@ def clean_expired_queues(store: "LocalMessageStore", spare: Collection[str] = ()
         topic, queue_id = queue.topic, queue.queue_id
         if topic in spare or is_system_topic(topic, store.config):
             continue
-        with store.dispatcher.lock:
+        with store.dispatcher.paused():
             end = queue.max_physical
             if not 0 <= end < store.commit_log.min_offset:
                 continue
