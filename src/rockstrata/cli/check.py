@@ -17,7 +17,9 @@ from rockstrata.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from rockstrata.store.check import CheckSummary, Finding, StoreCheck
+    from collections.abc import Iterator
+
+    from rockstrata.store.check import CheckSummary, Finding, FindingKind, StoreCheck
     from rockstrata.store.recovery import RecoveryReport
     from rockstrata.store.store_config import StoreConfig
 
@@ -94,8 +96,33 @@ def _report(config: "StoreConfig", findings: "list[Finding]", summary: "CheckSum
     )
     if damage:
         render.line(f"{render.plural(damage, 'finding')}; checked {looked_at}", "bold red")
+        for advice in _advice({finding.kind for finding in findings if not finding.note}):
+            render.note(advice)
     else:
         render.line(f"nothing wrong; checked {looked_at}", "bold green")
+
+
+def _advice(kinds: "set[FindingKind]") -> "Iterator[str]":
+    """What can be done about it."""
+    from rockstrata.store.check import FindingKind as Kind
+
+    if kinds & {
+        Kind.MISSING_UNIT,
+        Kind.WRONG_UNIT,
+        Kind.STRAY_UNIT,
+        Kind.NO_QUEUE,
+        Kind.BAD_INDEX,
+        Kind.MISSING_KEY,
+    }:
+        yield (
+            "queues and index hold nothing that the log does not: delete consumequeue/, batchconsumequeue/ "
+            "and index/ together while the store is closed, and its next start rebuilds them"
+        )
+    if kinds & {Kind.BAD_RECORD, Kind.BAD_BODY, Kind.WRONG_PLACE}:
+        yield (
+            "a damaged record is lost unless you have a copy of its file; all others can be read, and saved "
+            "with `rockstrata store dump --bodies --keep-going`"
+        )
 
 
 def show_findings(config: "StoreConfig", findings: "list[Finding]") -> None:

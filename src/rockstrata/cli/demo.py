@@ -201,22 +201,22 @@ def _delay(store: "LocalMessageStore") -> None:
 
 def _stat(root: Path) -> None:
     from rockstrata.cli import stat
-    from rockstrata.cli.options import load_config
+    from rockstrata.cli.demo_child import demo_config
     from rockstrata.cli.overview import overview
     from rockstrata.store.reader import StoreReader
 
     _step(6, "What is in it now.")
-    stat.show(overview(StoreReader(load_config(root, None, None))))
+    stat.show(overview(StoreReader(demo_config(root, sync=False))))
 
 
 def _check(root: Path) -> None:
     from rockstrata.cli import check, render
-    from rockstrata.cli.options import load_config
+    from rockstrata.cli.demo_child import demo_config
     from rockstrata.clock import duration_s
 
     _step(7, "Check every record, queue unit and index item against each other.")
     began = duration_s()
-    config = load_config(root, None, None)
+    config = demo_config(root, sync=False)
     findings, summary = check.run_check(config)
     check.show_findings(config, findings)
     damage = [finding for finding in findings if not finding.note]

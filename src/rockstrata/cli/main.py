@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from rockstrata import __version__
 from rockstrata.cli import demo, docs, store
-from rockstrata.errors import ConfigError, CorruptionError, IllegalMessageError, RockstrataError
+from rockstrata.errors import CorruptionError, RockstrataError
 
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
@@ -31,9 +31,10 @@ Exit codes: 0 done; 1 failed, or nothing found; 2 bad input or usage; 3 damaged 
 
 def exit_code(error: RockstrataError) -> int:
     """What the process says to the shell about an error."""
-    if isinstance(error, ConfigError | IllegalMessageError):
-        return EXIT_BAD_INPUT
-    return EXIT_CORRUPTION if isinstance(error, CorruptionError) else EXIT_FAILED
+    if isinstance(error, CorruptionError):
+        return EXIT_CORRUPTION
+    # Settings, messages and expressions that cannot be used are all values.
+    return EXIT_BAD_INPUT if isinstance(error, ValueError) else EXIT_FAILED
 
 
 class _Group(TyperGroup):

@@ -62,13 +62,15 @@ class StoreCheck:
         self._dispatched = dispatched_end(reader)
         if self._is_live:
             self._clock.sleep_s(_SETTLE_S)
-        # Before this offset trouble is damage; after it, what a crash may leave and a start puts right.
-        vouched = checkpoint.logics_physical_offset if checkpoint is not None else 0
-        self._durable = max(self._dispatched, vouched) if self._is_live or self._is_clean else vouched
-        notes_from = None if self._is_live or self._is_clean else self._durable
-        self._queues = QueueCheck(self._config, reader, self._topics, notes_from)
+        self._synced_ms = checkpoint.physic_msg_timestamp if checkpoint is not None else 0
+        notes_from: int | None = None
+        if not self._is_live and not self._is_clean:
+            # Where the next start begins to write units and index items anew.
+            vouched = max(0, checkpoint.logics_physical_offset) if checkpoint is not None else 0
+            notes_from = vouched - vouched % max(1, reader.log.file_bytes)
+        self._queues = QueueCheck(self._config, reader, self._topics, notes_from, is_live=self._is_live)
         self._index = IndexCheck(self._config, self._disk, notes_from, is_live=self._is_live)
-        yield from self._index.open()
+        yield from self._index.open(max(0, reader.log.min_offset))
         yield from self._walk()
         yield from self._queues.finish()
         yield from self._index.finish(self.summary.log_end)
@@ -162,7 +164,7 @@ class StoreCheck:
         if found.stop is ScanStop.BLANK:
             yield from self._blank(path, data, found.end)
             return start + len(data) if not is_last else None
-        if end >= self._durable:
+        if not self._was_durable(end):
             if data[found.end : found.end + 8].any():
                 yield self._tail(path, start, data, found.end, _WORDS[found.stop])
             return None
@@ -178,8 +180,21 @@ class StoreCheck:
 
     def _whole_rows(self, found: Scan, start: int) -> tuple[int, bool]:
         """How many rows to take: a bad body in the part nobody vouches for is where the log ends."""
-        bad = np.flatnonzero((found.crc_verdict == CRC_BAD) & (found.position + start >= self._durable))
-        return (int(bad[0]), True) if bad.size else (len(found), False)
+        for row in np.flatnonzero(found.crc_verdict == CRC_BAD).tolist():
+            if not self._was_durable(start + int(found.position[row]), found.store_timestamp[row + 1 :]):
+                return row, True
+        return len(found), False
+
+    def _was_durable(self, physical_offset: int, later: NDArray[np.int64] | None = None) -> bool:
+        """Should there be a whole record here? As recovery decides it, so that check says what it will do.
+
+        After a crash only the time of the last synced record is evidence: anything older was on disk.
+        """
+        if self._is_live or self._is_clean:
+            return physical_offset < self._dispatched
+        if later is not None:
+            return bool((later < self._synced_ms).any())
+        return self.summary.newest_timestamp < self._synced_ms
 
     def _records(self, path: Path, start: int, found: Scan) -> Iterator[Finding]:
         if not len(found):

@@ -49,16 +49,17 @@ class IndexCheck:
         self._disk = disk
         self._notes_from = notes_from
         self._is_live = is_live
-        self._begin = -1
+        # Start of the log; items that point before it are of records that were deleted in order.
+        self._begin = 0
         self._last_name = ""
         self._files: list[_File] = []
         self._file = 0
         self._item = 1
         self._missing: Finding | None = None
 
-    def open(self) -> Iterator[Finding]:
+    def open(self, log_begin: int) -> Iterator[Finding]:
         """Open the files and look at their sizes and headers."""
-        config = self._config
+        config, self._begin = self._config, log_begin
         size = index_file_bytes(config.max_hash_slot_num, config.max_index_num)
         names = [n for n in self._disk.list_files(config.index_dir) if n.isascii() and n.isdigit()]
         self._last_name = names[-1] if names else ""
@@ -112,17 +113,12 @@ class IndexCheck:
         """Items that point before the window: into what could not be read, or before the log."""
         count, where = 0, None
         for file, number, items in self._until(physical_offset):
-            old = items["physical_offset"] >= self._log_begin(physical_offset)
+            old = items["physical_offset"] >= self._begin
             if old.any():
                 where = where or (file, number + int(old.argmax()))
                 count += int(old.sum())
         if where is not None:
             yield self._stray(where[0], where[1], count)
-
-    def _log_begin(self, physical_offset: int) -> int:
-        if self._begin < 0:
-            self._begin = physical_offset
-        return self._begin
 
     def _until(self, physical_end: int) -> Iterator[tuple[_File, int, NDArray[Any]]]:
         """The next items, as long as they point before ``physical_end``."""

@@ -44,6 +44,18 @@ class _Cursor:
     is_new: bool = True
     pending: list[Finding] = field(default_factory=list)
 
+    def add(self, finding: Finding) -> None:
+        """Keep a finding; one that goes on where the last one ends makes that one longer."""
+        last = self.pending[-1] if self.pending else None
+        if (
+            last is not None
+            and (last.kind, last.path, last.note) == (finding.kind, finding.path, finding.note)
+            and last.position + last.count * self.queue.layout.size == finding.position
+        ):
+            self.pending[-1] = msgspec.structs.replace(last, count=last.count + finding.count)
+        else:
+            self.pending.append(finding)
+
 
 class _TopicNames(msgspec.Struct):
     topicConfigTable: dict[str, Any] = {}  # noqa: N815
@@ -53,9 +65,16 @@ class QueueCheck:
     """All queues of a store. Findings at or after ``notes_from`` are notes: a start rebuilds those units."""
 
     def __init__(
-        self, config: StoreConfig, reader: StoreReader, topics: TopicTable, notes_from: int | None
+        self,
+        config: StoreConfig,
+        reader: StoreReader,
+        topics: TopicTable,
+        notes_from: int | None,
+        *,
+        is_live: bool,
     ) -> None:
         self.units = 0
+        self._is_live = is_live
         self._config = config
         self._reader = reader
         self._topics = topics
@@ -75,8 +94,15 @@ class QueueCheck:
                 self._cursors[key] = None
             else:
                 first = queue.min_unit if isinstance(queue, ReaderBatchQueue) else queue.min_offset
-                self._cursors[key] = _Cursor(queue, first, queue.unit_count)
+                self._cursors[key] = _Cursor(queue, first, self._unit_count(queue))
         return self._cursors[key]
+
+    def _unit_count(self, queue: ReaderQueue) -> int:
+        """As the reader has it; but with nobody writing, a last unit that fits no record counts too."""
+        count = queue.unit_count
+        while not self._is_live and int(_read(queue, count, 1)["size"][0]) > 0:
+            count += 1
+        return count
 
     # Records
 
@@ -173,7 +199,7 @@ class QueueCheck:
         is_missing = number >= cursor.end or int(actual["size"]) <= 0
         queue = cursor.queue
         what = f"{queue.topic} queue {queue.queue_id} unit {number}"
-        cursor.pending.append(
+        cursor.add(
             Finding(
                 FindingKind.MISSING_UNIT if is_missing else FindingKind.WRONG_UNIT,
                 *_place(queue, number),
@@ -190,7 +216,7 @@ class QueueCheck:
         if first >= end:
             return
         queue, unit = cursor.queue, _read(cursor.queue, first, 1)[0]
-        cursor.pending.append(
+        cursor.add(
             Finding(
                 FindingKind.STRAY_UNIT, *_place(queue, first),
                 f"{queue.topic} queue {queue.queue_id} unit {first} has no readable record",
