@@ -57,13 +57,16 @@ def test_log_files_made_ahead_and_left_empty_are_made_anew(lengths):
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_an_empty_file_before_data_is_damage(clean):
+def test_an_empty_file_before_durable_data_is_damage(clean):
     disk = new_disk()
     store = open_small(disk)
     while store.commit_log.max_offset < 150_000:
         store.put(Message.of("Orders", bytes(5_000)))
+        store.clock.advance(1)
     if clean:
         store.close()
+    else:
+        store.checkpoint.flush()
     disk = disk.kill()
     disk.write_file(log_file(1), b"")
 

@@ -89,7 +89,7 @@ def positions(store):
 
 def half_of(born=START_MS, stored=START_MS, queue_offset=0, **properties):
     return StoredMessage(
-        HALF_TOPIC, b"x", 0, props.encode(properties), 0, 0, born, b"\0" * 8, b"\0" * 8, 0, 0, queue_offset, 0,
+        HALF_TOPIC, b"x", 0, props.encode(properties), 0, 0, born, bytes(8), bytes(8), 0, 0, queue_offset, 0,
         stored, 0, 100,
     )  # fmt: skip
 

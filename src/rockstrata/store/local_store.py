@@ -270,9 +270,10 @@ class LocalMessageStore(StoreReads):
 
         Without ``wait`` it is in the log only; call ``wait_durable`` after the last of several.
         """
-        refusal = self._refusal()
-        if refusal is not None:
-            return refusal
+        if self.flags.bits & PUT_GATE:
+            refusal = self._refusal()
+            if refusal is not None:
+                return refusal
         result = self.appender.put(message)
         if wait and self._is_sync:
             return self._wait_durable(message, result)
