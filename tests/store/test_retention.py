@@ -537,6 +537,7 @@ def test_writers_readers_and_retention_do_not_meet(tmp_path):
     store = LocalMessageStore.open(
         config(
             store_path_root_dir=str(tmp_path),
+            consume_queue_file_bytes=20_000,
             delete_commit_log_files_interval_ms=0,
             delete_consume_queue_files_interval_ms=0,
             disk_space_clean_forcibly_ratio=30,
@@ -559,7 +560,9 @@ def test_writers_readers_and_retention_do_not_meet(tmp_path):
         return threading.Thread(target=run)
 
     def write():
-        assert store.put(Message.of("orders", BODY)).ok
+        for _ in range(20):
+            assert store.put(Message.of("orders", BODY)).ok
+        time.sleep(0.001)
 
     def read():
         offset = seen[-1] if seen else 0
@@ -581,7 +584,9 @@ def test_writers_readers_and_retention_do_not_meet(tmp_path):
     threads = [guarded(work) for work in (write, read, delete)]
     for thread in threads:
         thread.start()
-    time.sleep(1.0)
+    deadline = time.monotonic() + 8
+    while store.commit_log.min_offset < 40 * FILE_BYTES and not failures and time.monotonic() < deadline:
+        time.sleep(0.01)
     done.set()
     for thread in threads:
         thread.join(10)
@@ -591,7 +596,8 @@ def test_writers_readers_and_retention_do_not_meet(tmp_path):
     starts = [file.start for file in store.commit_log.queue.files]
     assert starts == list(range(starts[0], starts[0] + len(starts) * FILE_BYTES, FILE_BYTES))
     store.close()
-    with LocalMessageStore.open(config(store_path_root_dir=str(tmp_path)), start_services=False) as store:
+    reopened = config(store_path_root_dir=str(tmp_path), consume_queue_file_bytes=20_000)
+    with LocalMessageStore.open(reopened, start_services=False) as store:
         assert readable(store) == list(range(store.min_offset("orders", 0), store.max_offset("orders", 0)))
 
 

@@ -163,6 +163,20 @@ def test_a_deleted_topic_stays_deleted_after_a_clean_restart(disk):
         assert store.topic_queues() == {"b": [0, 1]}
 
 
+def test_no_round_runs_while_the_dispatcher_is_paused(disk):
+    with open_store(disk) as store:
+        store.put(Message.of("a", "waits"))
+        other = threading.Thread(target=store.dispatcher.catch_up)
+        with store.dispatcher.paused():
+            other.start()
+            other.join(0.05)
+            assert store.dispatcher.position == 0
+            store.dispatcher.catch_up()
+            assert store.dispatcher.position > 0, "except that of whoever paused it"
+        other.join()
+        assert bodies(store, "a") == ["waits"]
+
+
 def test_topics_are_deleted_under_a_running_dispatcher(disk):
     store = open_store(disk, start_services=True)
     failures, done = [], threading.Event()
