@@ -198,6 +198,7 @@ LETTERS = [
     Message("pay", b"whole", 0, b"TRAN_MSG\x01true\x02", sys_flag=0x8, prepared_transaction_offset=77),
     Message("pay", b"undone", 1, sys_flag=0xC),
     Message("pay", "größe 😀".encode(), 1, "n\x01ö😀\x02".encode(), sys_flag=0x301),
+    Message("pay", b"far", 1, store_host=parse_host("[2001:db8::2]:10911")),
     Message.of("later", "delayed", queue_id=4, delay_level=3, tags="T"),
     Message("later", b"delivered", 4, b"DELAY\x013\x02REAL_TOPIC\x01later\x02REAL_QID\x014\x02"),
 ]
@@ -225,8 +226,7 @@ def test_dump_and_put_from_are_inverse(root, tmp_path, repeats):
     original = dumped.stdout.decode().splitlines()
     assert len(copied) == repeats * len(LETTERS)
     for old, new in zip(map(json.loads, original), map(json.loads, copied), strict=True):
-        moved = ("physical_offset", "store_timestamp", "store_host")
-        assert without(old, *moved) == without(new, *moved)
+        assert without(old, "store_timestamp") == without(new, "store_timestamp")
     assert run("store", "check", tmp_path / "copy").exit_code == 0
 
 

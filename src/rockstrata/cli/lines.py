@@ -89,7 +89,11 @@ def _is_told_by(table: dict[str, str], wire: bytes) -> bool:
 
 
 class PutLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A line to put: topic and a body suffice. What only a stored message has is read and not used."""
+    """A line to put: topic and a body suffice.
+
+    Offsets and store time are the store's to give: read, and not used. The store host stays the one
+    that first stored the message.
+    """
 
     topic: str
     body: bytes | UnsetType = UNSET
@@ -104,6 +108,7 @@ class PutLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     delay_level: int = 0
     born_timestamp: int = 0
     born_host: str = ""
+    store_host: str = ""
     sys_flag: int = 0
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
@@ -112,7 +117,6 @@ class PutLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     queue_offset: int | None = None
     physical_offset: int | None = None
     store_timestamp: int | None = None
-    store_host: str | None = None
 
 
 _decoder = msgspec.json.Decoder(PutLine)
@@ -133,7 +137,7 @@ def message_of(text: bytes) -> tuple[Message, int]:
         line.sys_flag,
         line.born_timestamp,
         _parse_host(line.born_host) if line.born_host else LOOPBACK,
-        b"",
+        _parse_host(line.store_host) if line.store_host else b"",
         line.reconsume_times,
         line.prepared_transaction_offset,
     )

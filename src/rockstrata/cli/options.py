@@ -33,7 +33,7 @@ SetOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")]
 
-_MARKS = ("commitlog", "consumequeue", "checkpoint", "lock")
+_MARKS = ("commitlog", "consumequeue", "checkpoint", "lock", "config/topics.json")
 
 
 def pair(text: str, option: str) -> tuple[str, str]:
