@@ -408,6 +408,56 @@ def test_delayed_messages_are_kept_until_they_are_delivered(disk):
         assert store.retention.status.endswith("the newest file always stays")
 
 
+def test_a_delayed_message_goes_only_when_its_delivery_is_durable(disk):
+    store = open_store(disk)
+    store.put(Message.of("later", b"delayed", delay_level=1))
+    fill(store, files=4)
+    disk.set_usage(ROOT, 86)
+    assert store.retention.clean() == 0
+    assert "kept for delayed messages" in store.retention.status
+    disk.clock.advance(1000)
+    store.schedule.run_once()
+    store.dispatcher.catch_up()
+    assert store.retention.clean() == 3
+    with open_store(disk.power_cut()) as store:
+        assert store.get("later", 0, 0).messages()[0].body == b"delayed"
+
+
+def test_a_full_disk_does_not_stop_the_deliveries_that_would_free_it(disk):
+    with open_store(disk) as store:
+        store.put(Message.of("later", b"delayed", delay_level=1))
+        fill(store, files=4)
+        disk.set_usage(ROOT, 95)
+        store.retention.clean()
+        assert "kept for delayed messages" in store.put(Message.of("orders", b"x")).reason
+        disk.clock.advance(1000)
+        store.schedule.run_once()
+        settle(store)
+        assert store.get("later", 0, 0).status is GetStatus.FOUND
+        assert store.retention.clean() == 3
+
+
+def test_delayed_messages_of_a_level_that_is_no_more_keep_nothing(disk):
+    with open_store(disk, message_delay_level="1s 5s") as store:
+        store.put(Message.of("later", b"x", delay_level=2))
+        fill(store, files=3)
+    with open_store(disk, message_delay_level="1s") as store:
+        disk.set_usage(ROOT, 86)
+        assert store.retention.clean() == 2
+
+
+def test_halves_are_kept_while_somebody_asks_about_them(disk):
+    with open_store(disk) as store:
+        store.transactions.start_checking(lambda half: None)
+        store.put(Message.of("RMQ_SYS_TRANS_HALF_TOPIC", b"half"))
+        fill(store, files=3)
+        disk.set_usage(ROOT, 86)
+        assert store.retention.clean() == 0
+        assert "kept for half messages" in store.retention.status
+        store.transactions.stop_checking()
+        assert store.retention.clean() == 2
+
+
 def test_half_messages_are_kept_until_the_check_has_passed_them(disk):
     with open_store(disk) as store:
         store.retention.keep("half messages", unfinished(store.queues, store.consumer_offsets))

@@ -197,10 +197,10 @@ def test_a_refused_delivery_is_tried_again_from_the_same_message(store):
     for number in range(3):
         put_delayed(store, b"%d" % number, 1)
     store.clock.advance(1_000)
-    store.flags.set(Flag.DISK_FULL, "test")
+    store.flags.set(Flag.FENCED, "test")
     run(store)
     assert store.schedule.progress() == {1: (0, 3)}
-    store.flags.clear(Flag.DISK_FULL)
+    store.flags.clear(Flag.FENCED)
     run(store)
 
     assert bodies_of(store, "Orders") == [b"0", b"1", b"2"]

@@ -259,9 +259,9 @@ def test_a_producer_that_set_its_time_cannot_end_after_it_unless_asked(store, en
 
 def test_a_refused_commit_leaves_the_half_open(store):
     half = prepare(store, b"x")
-    store.flags.set(Flag.DISK_FULL, "test")
+    store.flags.set(Flag.FENCED, "test")
     refused = store.transactions.commit(half, GROUP)
-    store.flags.clear(Flag.DISK_FULL)
+    store.flags.clear(Flag.FENCED)
 
     assert refused.status is EndStatus.REFUSED
     assert refused.put.status is PutStatus.SERVICE_NOT_AVAILABLE
@@ -316,9 +316,9 @@ def test_an_end_that_can_neither_wait_nor_be_written_is_asked_about(store, monke
     monkeypatch.setattr(transaction_ops, "QUEUE_LIMIT", 1)
     first, second = prepare(store, b"1"), prepare(store, b"2")
     rollback(store, first)
-    store.flags.set(Flag.DISK_FULL, "test")
+    store.flags.set(Flag.FENCED, "test")
     rollback(store, second)
-    store.flags.clear(Flag.DISK_FULL)
+    store.flags.clear(Flag.FENCED)
     assert "half message 1 cannot be written" in caplog.text
     store.transactions.ops.flush()
     store.clock.advance(10_000)
@@ -328,9 +328,9 @@ def test_an_end_that_can_neither_wait_nor_be_written_is_asked_about(store, monke
 
 def test_a_refused_op_message_waits_on(store):
     rollback(store, prepare(store, b"x"))
-    store.flags.set(Flag.DISK_FULL, "test")
+    store.flags.set(Flag.FENCED, "test")
     assert not store.transactions.ops.flush()
-    store.flags.clear(Flag.DISK_FULL)
+    store.flags.clear(Flag.FENCED)
     assert store.transactions.ops.flush()
 
     assert bodies_of(store, OP_HALF_TOPIC) == [b"0,"]
@@ -567,10 +567,10 @@ def test_a_half_that_cannot_be_given_up_stays(store):
     store.clock.advance(10_000)
     dispatch(store)
     checker, _ = checker_of(store)
-    store.flags.set(Flag.DISK_FULL, "test")
+    store.flags.set(Flag.FENCED, "test")
     checker.run_once()
     assert positions(store) == (-1, -1)
-    store.flags.clear(Flag.DISK_FULL)
+    store.flags.clear(Flag.FENCED)
     checker.run_once()
 
     assert bodies_of(store, CHECK_MAX_TIME_TOPIC) == [b"x"]
@@ -675,12 +675,12 @@ def test_a_refused_copy_ends_the_round_at_its_half(store):
     store.clock.advance(10_000)
     dispatch(store)
     checker, asked = checker_of(store)
-    store.flags.set(Flag.DISK_FULL, "test")
+    store.flags.set(Flag.FENCED, "test")
     checker.run_once()
 
     assert asked == []
     assert positions(store) == (-1, -1)
-    store.flags.clear(Flag.DISK_FULL)
+    store.flags.clear(Flag.FENCED)
 
 
 def test_a_damaged_half_does_not_stop_the_others(store):

@@ -10,14 +10,12 @@ from rockstrata.message.delay import SCHEDULE_TOPIC
 from rockstrata.store.batch_consume_queue import BatchConsumeQueue
 from rockstrata.store.consume_queues import ConsumeQueues
 from rockstrata.store.consumer_offsets import ConsumerOffsets
-from rockstrata.store.topic_kinds import HALF_TOPIC, OP_HALF_TOPIC
+from rockstrata.store.topic_kinds import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
 
 # The lowest physical offset that is still needed. Asked before every file that is to be deleted, in
 # retention's thread. One that raises keeps everything.
 Keeper = Callable[[], int]
 NOTHING_NEEDED = 2**63 - 1
-
-TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
 
 
 def unread(queues: ConsumeQueues, topic: str, next_offset: Callable[[int], int]) -> Keeper:

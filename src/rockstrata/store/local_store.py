@@ -53,6 +53,8 @@ from rockstrata.store.transactions import Transactions
 
 log = logging.getLogger(__name__)
 
+_OWN_PUT_GATE = PUT_GATE & ~int(Flag.DISK_FULL)
+
 
 class LocalMessageStore(StoreReads):
     """Open with ``LocalMessageStore.open``; close it, or use it as a context manager.
@@ -268,9 +270,10 @@ class LocalMessageStore(StoreReads):
     def put_without_hooks(self, message: Message, *, wait: bool = True) -> PutResult:
         """Store a message as it stands, even one with a delay: for the store's own services.
 
-        Without ``wait`` it is in the log only; call ``wait_durable`` after the last of several.
+        Without ``wait`` it is in the log only; call ``wait_durable`` after the last of several. A full
+        disk does not refuse it: what is delivered or settled is what retention waits for.
         """
-        if self.flags.bits & PUT_GATE:
+        if self.flags.bits & _OWN_PUT_GATE:
             refusal = self._refusal()
             if refusal is not None:
                 return refusal

@@ -15,7 +15,9 @@ from rockstrata.service import Service
 from rockstrata.store.config_file import ConfigFile
 from rockstrata.store.consume_queue import CONSUME_QUEUE_UNIT, ConsumeQueue
 from rockstrata.store.delay_offsets import FILE_NAME, DelayOffsets
+from rockstrata.store.keepers import undelivered
 from rockstrata.store.put_hooks import real_address
+from rockstrata.store.store_config import BrokerRole
 from rockstrata.store.topic_kinds import HALF_TOPIC
 
 if TYPE_CHECKING:
@@ -70,6 +72,9 @@ class ScheduleService(Service):
         self._next_save_s = store.clock.monotonic_s() + self._save_every_s
         self._begin_s = 0.0
         self._delivered_end = 0
+        self._undelivered = undelivered(store.queues, self._next_offset)
+        if config.broker_role is not BrokerRole.SLAVE:
+            store.retention.keep("delayed messages", self.lowest_needed)
 
     def load(self) -> None:
         """Read the saved offsets and bring them into their queues. Call after recovery."""
@@ -105,16 +110,27 @@ class ScheduleService(Service):
         """Save where the last round came to."""
         self.persist()
 
+    def lowest_needed(self) -> int:
+        """Physical offset of the oldest message not delivered, or not durably. Retention asks."""
+        lowest = self._undelivered()
+        return lowest if self._make_durable() else 0
+
     def persist(self) -> None:
         """Save the offsets if they moved, after making durable what they call delivered."""
-        if not self.offsets.changed:
-            return
-        commit_log = self._store.commit_log
-        if commit_log.flushed_where < self._delivered_end:
+        if self.offsets.changed and self._make_durable():
+            self.offsets.persist()
+
+    def _make_durable(self) -> bool:
+        """Sync what was delivered so far; False if that is not possible."""
+        commit_log, end = self._store.commit_log, self._delivered_end
+        if commit_log.flushed_where < end:
             commit_log.commit()
-            if commit_log.sync() < self._delivered_end:
-                return
-        self.offsets.persist()
+            return commit_log.sync() >= end
+        return True
+
+    def _next_offset(self, level: int) -> int:
+        """Of a level that is no longer configured nothing will be delivered."""
+        return (self.offsets.get(level) or 0) if level <= len(self._levels) else _LONG_MAX
 
     def progress(self) -> dict[int, tuple[int, int]]:
         """For each level that has messages: next offset to deliver, and the end of its queue."""

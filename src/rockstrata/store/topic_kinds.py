@@ -12,6 +12,8 @@ SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+# Its consumer offsets are how far the transaction check has come in the half and op topics.
+TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
 
 SYSTEM_TOPICS = frozenset(
     {

@@ -15,7 +15,7 @@ from rockstrata.message.model import Message, StoredMessage
 from rockstrata.message.record import decode_record
 from rockstrata.service import Service
 from rockstrata.store.results import GetStatus, PutResult
-from rockstrata.store.topic_kinds import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
+from rockstrata.store.topic_kinds import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
 from rockstrata.store.topics import TopicConfig
 from rockstrata.store.transaction_messages import given_up_half, postponed_half, renewed_half
 from rockstrata.store.transaction_ops import OpBatches
@@ -28,7 +28,6 @@ log = logging.getLogger(__name__)
 
 Ask = Callable[[StoredMessage], None]
 
-TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
 ROUND_MS_MAX = 60_000
 OPS_PER_PULL = 32
 SLEEP_WITHOUT_OPS_S = 1.0

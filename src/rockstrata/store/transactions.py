@@ -13,6 +13,7 @@ import msgspec
 from rockstrata.errors import CorruptionError, IllegalMessageError
 from rockstrata.message import properties as props
 from rockstrata.message.model import Message, StoredMessage
+from rockstrata.store.keepers import unfinished
 from rockstrata.store.put_hooks import real_address
 from rockstrata.store.results import PutResult, PutStatus
 from rockstrata.store.topic_kinds import HALF_TOPIC
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from rockstrata.store.local_store import LocalMessageStore
 
 log = logging.getLogger(__name__)
+
+_KEEPER = "half messages"
 
 
 class Half(Protocol):
@@ -162,11 +165,15 @@ class Transactions:
         checker = TransactionChecker(self._store, self.ops, ask)
         checker.start()
         self.checker = checker
+        # Only while somebody asks: else nothing moves the positions, and the log would be kept for ever.
+        keeper = unfinished(self._store.queues, self._store.consumer_offsets)
+        self._store.retention.keep(_KEEPER, keeper)
         return checker
 
     def stop_checking(self) -> None:
         """Ask no more."""
         checker, self.checker = self.checker, None
+        self._store.retention.release(_KEEPER)
         if checker is not None:
             checker.stop()
 
