@@ -582,6 +582,18 @@ def test_a_flush_passes_over_files_deleted_meanwhile(disk, monkeypatch):
         assert files[-1].flushed == files[-1].wrote
 
 
+def test_an_index_file_may_be_deleted_while_it_is_sealed(disk, monkeypatch):
+    with open_store(disk) as store:
+        index = store.index
+        monkeypatch.setattr(index, "_on_full", lambda: None)
+        fill(store, files=20)
+        assert len(index.files) > 1
+        monkeypatch.setattr(store.checkpoint, "flush", lambda: index.delete_expired(2**62))
+        index.seal()
+        monkeypatch.undo()
+        assert len(index.files) == 1
+
+
 def test_writers_readers_and_retention_do_not_meet(tmp_path):
     """Real threads on a real disk: nobody sees an error, nobody sees a gap."""
     store = LocalMessageStore.open(

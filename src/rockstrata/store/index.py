@@ -211,7 +211,7 @@ class Index:
                 )
                 self._checkpoint.flush()
                 with self._swap_lock:
-                    self._unsealed.remove(file)
+                    self._unsealed = [other for other in self._unsealed if other is not file]
 
     def flush(self) -> None:
         """Return when everything added so far survives a power cut."""
