@@ -38,7 +38,6 @@ class Plan(NamedTuple):
     doomed: tuple[MappedFile, ...]
     kept_because: str
     fill: str
-    hour: int
 
 
 class Retention(Service):
@@ -152,8 +151,8 @@ class Retention(Service):
             if stay is Stay.NEEDED:
                 because += f", {need.who} from {need.physical_offset} on"
             elif stay in (Stay.FRESH, Stay.NO_CAUSE):
-                because += f"; it expires at {iso_time(facts[count].modified_ms + reserved_ms)}"
-        return Plan(verdict, files[:count], because, fill, readings.hour)
+                because += f"; expiry {iso_time(facts[count].modified_ms + reserved_ms)}"
+        return Plan(verdict, files[:count], because, fill)
 
     def _read_disks(self, hour: int) -> tuple[Readings, str]:
         config = self._config
