@@ -100,6 +100,10 @@ def _report(config: "StoreConfig", findings: "list[Finding]", summary: "CheckSum
             render.note(advice)
     else:
         render.line(f"nothing wrong; checked {looked_at}", "bold green")
+        if findings:
+            render.note(
+                "notes are no damage: the next start of the store puts them right, or they were meant"
+            )
 
 
 def _advice(kinds: "set[FindingKind]") -> "Iterator[str]":
@@ -126,25 +130,39 @@ def _advice(kinds: "set[FindingKind]") -> "Iterator[str]":
 
 
 def show_findings(config: "StoreConfig", findings: "list[Finding]") -> None:
-    """A table of what was found."""
+    """A table of what was found; notes of one kind are one line."""
     from rockstrata.cli import render
 
     if not findings:
         return
+    shown = [finding for finding in findings if not finding.note] + _gathered_notes(findings)
     rows = [
         (
-            "note" if finding.note else finding.kind.value,
+            f"note: {finding.kind.value}" if finding.note else finding.kind.value,
             finding.path.removeprefix(f"{config.root}/") + f":{finding.position}",
             finding.count,
             finding.what,
             finding.expected,
             finding.found,
         )
-        for finding in findings[:_SHOWN_MAX]
+        for finding in shown[:_SHOWN_MAX]
     ]
     render.table(("finding", "at", "count", "what", "expected", "found"), rows, right=("count",))
-    if len(findings) > _SHOWN_MAX:
-        render.line(f"… and {len(findings) - _SHOWN_MAX} more; --json lists all")
+    if len(shown) > _SHOWN_MAX:
+        render.line(f"… and {len(shown) - _SHOWN_MAX} more; --json lists all")
+
+
+def _gathered_notes(findings: "list[Finding]") -> "list[Finding]":
+    """The first note of each kind, with the count of all."""
+    import msgspec
+
+    gathered: dict[FindingKind, Finding] = {}
+    for finding in findings:
+        if finding.note:
+            first = gathered.get(finding.kind)
+            count = finding.count + (first.count if first is not None else 0)
+            gathered[finding.kind] = msgspec.structs.replace(first or finding, count=count)
+    return list(gathered.values())
 
 
 def _repair(

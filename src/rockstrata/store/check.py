@@ -63,12 +63,13 @@ class StoreCheck:
         if self._is_live:
             self._clock.sleep_s(_SETTLE_S)
         self._synced_ms = checkpoint.physic_msg_timestamp if checkpoint is not None else 0
+        live_end = self._dispatched if self._is_live else None
         notes_from: int | None = None
         if not self._is_live and not self._is_clean:
             # Where the next start begins to write units and index items anew.
             vouched = max(0, checkpoint.logics_physical_offset) if checkpoint is not None else 0
             notes_from = vouched - vouched % max(1, reader.log.file_bytes)
-        self._queues = QueueCheck(self._config, reader, self._topics, notes_from, is_live=self._is_live)
+        self._queues = QueueCheck(self._config, reader, self._topics, notes_from, live_end)
         self._index = IndexCheck(self._config, self._disk, notes_from, is_live=self._is_live)
         yield from self._index.open(max(0, reader.log.min_offset))
         yield from self._walk()

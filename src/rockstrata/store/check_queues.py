@@ -17,10 +17,17 @@ from rockstrata.message.record import decode_record
 from rockstrata.message.scan import Scan
 from rockstrata.message.topic_table import TopicTable
 from rockstrata.store import fastjson
-from rockstrata.store.batch_consume_queue import BATCH_CONSUME_QUEUE_UNIT
 from rockstrata.store.check_findings import Finding, FindingKind
+from rockstrata.store.check_units import (
+    Units,
+    batch_units_of,
+    place_of,
+    read_units,
+    same_batches,
+    told_unit,
+    units_of,
+)
 from rockstrata.store.config_file import ConfigFile
-from rockstrata.store.consume_queue import CONSUME_QUEUE_UNIT
 from rockstrata.store.disk import DiskFile
 from rockstrata.store.multi_dispatch import light_entries
 from rockstrata.store.reader import StoreReader
@@ -30,8 +37,6 @@ from rockstrata.store.store_config import StoreConfig
 _NOT_VISIBLE = 0x4
 # More findings of one queue than this are one: the queue is lost.
 _PENDING_MAX = 200
-_BATCH_FIELDS = ("physical_offset", "size", "tags_code", "store_timestamp", "base_offset", "batch_size")
-Units = NDArray[Any]
 
 
 @dataclass
@@ -62,7 +67,10 @@ class _TopicNames(msgspec.Struct):
 
 
 class QueueCheck:
-    """All queues of a store. Findings at or after ``notes_from`` are notes: a start rebuilds those units."""
+    """All queues of a store. Findings at or after ``notes_from`` are notes: a start rebuilds those units.
+
+    Beside an owner, what belongs to records from ``live_end`` on is not looked at.
+    """
 
     def __init__(
         self,
@@ -70,11 +78,10 @@ class QueueCheck:
         reader: StoreReader,
         topics: TopicTable,
         notes_from: int | None,
-        *,
-        is_live: bool,
+        live_end: int | None,
     ) -> None:
         self.units = 0
-        self._is_live = is_live
+        self._live_end = live_end
         self._config = config
         self._reader = reader
         self._topics = topics
@@ -98,11 +105,19 @@ class QueueCheck:
         return self._cursors[key]
 
     def _unit_count(self, queue: ReaderQueue) -> int:
-        """As the reader has it; but with nobody writing, a last unit that fits no record counts too."""
+        """Units to check: beside an owner those of records before ``live_end``, else all there are."""
         count = queue.unit_count
-        while not self._is_live and int(_read(queue, count, 1)["size"][0]) > 0:
-            count += 1
-        return count
+        if self._live_end is None:
+            # The reader leaves out a last unit that fits no record. With nobody writing it is damage.
+            while int(read_units(queue, count, 1)["size"][0]) > 0:
+                count += 1
+            return count
+        low = 0
+        while low < count:
+            middle = (low + count) // 2
+            is_before = int(read_units(queue, middle, 1)["physical_offset"][0]) < self._live_end
+            low, count = (middle + 1, count) if is_before else (low, middle)
+        return low
 
     # Records
 
@@ -126,7 +141,7 @@ class QueueCheck:
             found.queue_offset[order],
         )
         is_edge = (np.diff(topic_ids) != 0) | (np.diff(queue_ids) != 0) | (np.diff(offsets) != 1)
-        units = _units(found, start, order)
+        units = units_of(found, start, order)
         first = 0
         for end in [*(np.flatnonzero(is_edge) + 1).tolist(), len(order)]:
             topic = self._topics.names[int(topic_ids[first])]
@@ -136,7 +151,7 @@ class QueueCheck:
                 count, where = self._homeless.get(topic, (0, start + int(found.position[rows[0]])))
                 self._homeless[topic] = count + len(rows), where
             elif isinstance(cursor.queue, ReaderBatchQueue):
-                self._compare_batches(cursor, _batch_units(found, start, rows))
+                self._compare_batches(cursor, batch_units_of(found, start, rows))
             else:
                 self._compare(cursor, int(offsets[first]), units[first:end])
             if cursor is not None and len(cursor.pending) > _PENDING_MAX:
@@ -147,7 +162,7 @@ class QueueCheck:
         """Units of records that stand in other queues too; a queue nobody made is not asked for."""
         for row in np.flatnonzero(found.multi_dispatch).tolist():
             data = file.pread(int(found.position[row]), int(found.size[row]))
-            unit = _units(found, start, np.array([row]))
+            unit = units_of(found, start, np.array([row]))
             for name, offset in light_entries(decode_record(data, check_crc=False).properties):
                 cursor = self._cursor(name, 0)
                 if cursor is not None:
@@ -163,7 +178,7 @@ class QueueCheck:
         cursor.is_new = False
         cursor.next = first + len(expected)
         self.units += len(expected)
-        actual = _read(cursor.queue, first, len(expected))
+        actual = read_units(cursor.queue, first, len(expected))
         if actual.tobytes() == expected.tobytes():
             return
         wrong = np.flatnonzero(actual != expected)
@@ -176,19 +191,19 @@ class QueueCheck:
         cursor.is_new = False
         self.units += len(expected)
         number = cursor.next
-        actual = _read(cursor.queue, number, len(expected))
-        if _same_batches(actual, expected):
+        actual = read_units(cursor.queue, number, len(expected))
+        if same_batches(actual, expected):
             cursor.next = number + len(expected)
             return
         for unit in expected:
-            one = _read(cursor.queue, number, 1)[0]
+            one = read_units(cursor.queue, number, 1)[0]
             skipped = number
             while number < cursor.end and one["physical_offset"] < unit["physical_offset"]:
                 number += 1
-                one = _read(cursor.queue, number, 1)[0]
+                one = read_units(cursor.queue, number, 1)[0]
             if number > skipped:
                 self._stray(cursor, skipped, number)
-            if not _same_batches(one, unit):
+            if not same_batches(one, unit):
                 self._differ(cursor, number, 1, unit, one)
             number += int(number < cursor.end and one["physical_offset"] == unit["physical_offset"])
         cursor.next = number
@@ -202,10 +217,10 @@ class QueueCheck:
         cursor.add(
             Finding(
                 FindingKind.MISSING_UNIT if is_missing else FindingKind.WRONG_UNIT,
-                *_place(queue, number),
+                *place_of(queue, number),
                 f"{what} is missing" if is_missing else f"{what} is not its record's",
-                _told(expected),
-                "nothing" if is_missing else _told(actual),
+                told_unit(expected),
+                "nothing" if is_missing else told_unit(actual),
                 count,
                 self._is_note(int(expected["physical_offset"])),
             )
@@ -215,10 +230,10 @@ class QueueCheck:
         end = min(end, cursor.end)
         if first >= end:
             return
-        queue, unit = cursor.queue, _read(cursor.queue, first, 1)[0]
+        queue, unit = cursor.queue, read_units(cursor.queue, first, 1)[0]
         cursor.add(
             Finding(
-                FindingKind.STRAY_UNIT, *_place(queue, first),
+                FindingKind.STRAY_UNIT, *place_of(queue, first),
                 f"{queue.topic} queue {queue.queue_id} unit {first} has no readable record",
                 f"a record at {int(unit['physical_offset'])}", "none", end - first,
                 self._is_note(int(unit["physical_offset"])),
@@ -253,55 +268,6 @@ class QueueCheck:
         except ConfigError:
             return None
         return None if names is None else set(names.topicConfigTable)
-
-
-def _units(found: Scan, start: int, rows: NDArray[np.int64]) -> Units:
-    units = np.empty(len(rows), CONSUME_QUEUE_UNIT.dtype)
-    units["physical_offset"] = found.position[rows] + start
-    units["size"] = found.size[rows]
-    units["tags_code"] = found.tags_code[rows]
-    return units
-
-
-def _batch_units(found: Scan, start: int, rows: NDArray[np.int64]) -> Units:
-    """As the dispatcher makes them; records without batch marks have no place in a batch queue."""
-    rows = rows[(found.inner_base[rows] >= 0) & (found.inner_num[rows] > 0)]
-    units = np.zeros(len(rows), BATCH_CONSUME_QUEUE_UNIT.dtype)
-    for name in ("physical_offset", "size", "tags_code"):
-        units[name] = _units(found, start, rows)[name]
-    units["store_timestamp"] = found.store_timestamp[rows]
-    units["base_offset"] = found.inner_base[rows]
-    units["batch_size"] = found.inner_num[rows]
-    return units
-
-
-def _read(queue: ReaderQueue, number: int, count: int) -> Units:
-    """Exactly ``count`` units, across files; zeros where there is nothing."""
-    units = np.zeros(count, queue.layout.dtype)
-    size, done = queue.layout.size, 0
-    while done < count:
-        data = queue.pread((number + done) * size, (count - done) * size) or b""
-        whole = len(data) // size
-        if not whole:
-            break
-        units[done : done + whole] = np.frombuffer(data[: whole * size], queue.layout.dtype)
-        done += whole
-    return units
-
-
-def _same_batches(actual: Any, expected: Any) -> bool:
-    return all(np.array_equal(actual[name], expected[name]) for name in _BATCH_FIELDS)
-
-
-def _place(queue: ReaderQueue, number: int) -> tuple[str, int]:
-    """File and position of a unit."""
-    offset = number * queue.layout.size
-    start = offset - offset % queue.file_bytes if queue.file_bytes else 0
-    return str(queue.path(start) or queue.directory / f"{start:020d}"), offset - start
-
-
-def _told(unit: Any) -> str:
-    return f"physical {int(unit['physical_offset'])}, size {int(unit['size'])}, tags {int(unit['tags_code'])}"
 
 
 def _merged(findings: list[Finding]) -> Finding:
