@@ -171,6 +171,7 @@ def questions(
     messages: Mapping[tuple[str, int], Sequence[Answer]],
     *,
     tag_index: bool,
+    batch_file_units: int = BATCH_FILE_UNITS,
 ) -> list[Answer]:
     """Everything one can ask about what was written: ``puts`` are the writer's answers."""
     asked: list[Answer] = [{"op": "look", "physical_offset": p["physical_offset"]} for p in puts]
@@ -178,7 +179,7 @@ def questions(
         {"op": "look", "physical_offset": offset} for offset in (-1, puts[3]["physical_offset"] + 4, 1 << 40)
     ]
     for key, (low, high) in queues.items():
-        asked += _of_queue(key, low, high, messages[key])
+        asked += _of_queue(key, low, high, messages[key], batch_file_units)
     for queue_id in (0, 1):
         for filter_ in [{"tags": t} for t in TAGS] + [{"sql": s} for s in SQL]:
             for offset in range(0, 250, 60):
@@ -196,14 +197,16 @@ def questions(
     return asked
 
 
-def _of_queue(key: tuple[str, int], low: int, high: int, messages: Sequence[Answer]) -> Iterator[Answer]:
+def _of_queue(
+    key: tuple[str, int], low: int, high: int, messages: Sequence[Answer], batch_file_units: int
+) -> Iterator[Answer]:
     where = {"topic": key[0], "queue_id": key[1]}
     yield {"op": "bounds", **where}
     yield {"op": "earliest", **where}
     times = [message["store_timestamp"] for message in messages]
     for timestamp in _around(times):
         for boundary in ("LOWER", "UPPER"):
-            if key[0] != INNER or _is_sure(times, timestamp, boundary):
+            if key[0] != INNER or _is_sure(times, timestamp, boundary, batch_file_units):
                 yield {"op": "time", **where, "timestamp": timestamp, "boundary": boundary}
     for offset in (-1, low, (low + high) // 2, high - 1, high, high + 1, high + 100):
         yield {"op": "get", **where, "offset": offset, "max": 7}
@@ -214,7 +217,7 @@ def _of_queue(key: tuple[str, int], low: int, high: int, messages: Sequence[Answ
         yield {"op": "cq", **where, "offset": message["read_at"], "count": 1000}
 
 
-def _is_sure(times: Sequence[int], timestamp: int, boundary: str) -> bool:
+def _is_sure(times: Sequence[int], timestamp: int, boundary: str, file_units: int) -> bool:
     """Whether RocketMQ's search in a batch queue finds what it should.
 
     It takes the last file that begins at or before the time and searches there only: LOWER misses
@@ -225,7 +228,7 @@ def _is_sure(times: Sequence[int], timestamp: int, boundary: str) -> bool:
         return True
     if boundary == "UPPER":
         return times.count(timestamp) == 1
-    files = [times[n : n + BATCH_FILE_UNITS] for n in range(0, len(times), BATCH_FILE_UNITS)]
+    files = [times[n : n + file_units] for n in range(0, len(times), file_units)]
     number = max(n for n, file in enumerate(files) if file[0] <= timestamp)
     return timestamp < files[number][-1] and (number == 0 or files[number - 1][-1] < timestamp)
 

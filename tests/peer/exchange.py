@@ -35,6 +35,7 @@ from rockstrata.store.store_config import StoreConfig
 from rockstrata.store.topics import QueueType, TopicConfig, Topics
 
 LONG_MAX = 2**63 - 1
+MAX_HITS = 64
 STORE_HOST = "127.0.0.1:10911"
 Key = tuple[str, int]
 
@@ -278,16 +279,13 @@ def answer(reads: StoreReads, question: Answer) -> Answer:
             return {"offsets": [message.physical_offset for message in found]}
         case "index_offsets":
             assert reads._index is not None
-            return {
-                "offsets": reads._index.query_offsets(
-                    topic,
-                    question["key"],
-                    question.get("max", 32),
-                    question.get("begin", 0),
-                    question.get("end", LONG_MAX),
-                    question.get("type"),
-                )
-            }
+            # RocketMQ's index caps the count itself (maxMsgsNumBatch); ours leaves that to its callers.
+            max_num = min(question.get("max", 32), MAX_HITS)
+            begin, end = question.get("begin", 0), question.get("end", LONG_MAX)
+            found_at = reads._index.query_offsets(
+                topic, question["key"], max_num, begin, end, question.get("type")
+            )
+            return {"offsets": found_at}
         case "time":
             boundary = BoundaryType(question.get("boundary", "LOWER"))
             return {"offset": reads.offset_by_time(topic, queue_id, question["timestamp"], boundary)}
