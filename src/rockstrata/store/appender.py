@@ -77,8 +77,9 @@ class Appender:
 
     def wrote(self, file: MappedFile, position: int, timestamp: int) -> None:
         """Records up to ``position`` are in place: let readers see them. Callers hold the lock."""
-        file.store_timestamp = self._last_timestamp = timestamp
         file.wrote = position
+        # Last: who syncs reads the time first, so it is that of a record which counts.
+        file.store_timestamp = self._last_timestamp = timestamp
 
     def put(self, message: Message) -> PutResult:
         """Append one message. Durable only after the log is synced past ``physical_offset``."""
@@ -138,8 +139,8 @@ class Appender:
             except struct.error as error:
                 return _illegal(f"a field does not fit its place: {error}")
             file.target[position : position + size] = record  # type: ignore[index]
-            file.store_timestamp = self._last_timestamp = now
             file.wrote = position + size
+            file.store_timestamp = self._last_timestamp = now
             topic.offsets[queue_id] = queue_offset + 1
         return PutResult(_PUT_OK, physical_offset, queue_offset, size, now, host)
 
@@ -236,7 +237,6 @@ class Appender:
         if file is not None and file.size - file.wrote < size + BLANK_BYTES:
             assert file.target is not None
             file.target[file.wrote : file.wrote + BLANK_BYTES] = encode_blank(file.size - file.wrote)
-            file.store_timestamp = now
             file.wrote = file.size
             file = None
         if file is None:

@@ -85,9 +85,9 @@ class BatchConsumeQueue(UnitQueue):
         if low < high:
             self._min_unit = self.first_where(low, high, min_physical)
 
-    def recover(self, *, clean: bool) -> None:
+    def recover(self, *, clean: bool, whole_before: int = 0) -> None:
         """Find the end of valid units."""
-        super().recover(clean=clean)
+        super().recover(clean=clean, whole_before=whole_before)
         self._min_unit = self.first_unit
         self._note_end()
 

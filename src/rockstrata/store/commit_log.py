@@ -31,6 +31,12 @@ _STORE_TIMESTAMP = struct.Struct(">q")
 BLANK_BYTES = 8
 
 
+def first_timestamp(head: bytes) -> int:
+    """Store time in the first 76 bytes of a record."""
+    # A born host of IPv6 (bit 0x10 of the system flag at 36) moves the field by 12.
+    return int(_STORE_TIMESTAMP.unpack_from(head, 68 if head[39] & 0x10 else 56)[0])
+
+
 class CommitLog:
     """One writer (the holder of ``lock``), any number of readers."""
 
@@ -190,8 +196,7 @@ class CommitLog:
             if self.queue.holds(file):
                 raise
             return -1
-        # A born host of IPv6 (bit 0x10 of the system flag at 36) moves the field by 12.
-        return int(_STORE_TIMESTAMP.unpack_from(head, 68 if head[39] & 0x10 else 56)[0])
+        return first_timestamp(head)
 
     def array(self, file: MappedFile) -> "np.ndarray[Any, np.dtype[np.uint8]]":
         """A whole file as an array for kernels."""

@@ -59,9 +59,9 @@ class ConsumeQueue(UnitQueue):
         elif self._min > high:
             self._min = high
 
-    def recover(self, *, clean: bool) -> None:
+    def recover(self, *, clean: bool, whole_before: int = 0) -> None:
         """Find the end; the minimum starts at the first file until ``correct_min`` moves it."""
-        super().recover(clean=clean)
+        super().recover(clean=clean, whole_before=whole_before)
         self._min = self.first_unit
 
     def truncate(self, unit_count: int) -> None:

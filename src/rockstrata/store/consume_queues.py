@@ -98,10 +98,10 @@ class ConsumeQueues:
                 if queue.queue.files:
                     self._table.setdefault(topic, {})[int(name)] = queue
 
-    def recover(self, *, clean: bool) -> None:
-        """Find the end of every queue."""
+    def recover(self, *, clean: bool, whole_before: int = 0) -> None:
+        """Find the end of every queue; units of records before ``whole_before`` are durable."""
         for queue in self:
-            queue.recover(clean=clean)
+            queue.recover(clean=clean, whole_before=whole_before)
 
     @property
     def max_physical(self) -> int:
@@ -156,11 +156,16 @@ class ConsumeQueues:
             self._dirty.discard(queue)
             queue.destroy()
         for root in (self._config.consume_queue_dir, self._config.batch_consume_queue_dir):
-            if not self._handles.disk.list_dirs(root / topic):
-                self._handles.disk.remove_dir(root / topic)
+            disk = self._handles.disk
+            if not disk.list_dirs(root / topic) and not disk.list_files(root / topic):
+                disk.remove_dir(root / topic)
         return len(doomed)
 
     def destroy(self) -> None:
         """Destroy every queue: they will be rebuilt from the log."""
         for topic in self.topics():
             self.delete_topic(topic)
+        # Durably: a queue that came back would point into a log that has other records by then.
+        for root in (self._config.consume_queue_dir, self._config.batch_consume_queue_dir):
+            if self._handles.disk.exists(root):
+                self._handles.disk.sync_dir(root)

@@ -71,6 +71,7 @@ class ConsumeQueueFlusher(Service):
     def __init__(
         self,
         config: StoreConfig,
+        log: CommitLog,
         queues: ConsumeQueues,
         dispatcher: Dispatcher,
         checkpoint: Checkpoint,
@@ -81,6 +82,7 @@ class ConsumeQueueFlusher(Service):
         self.interval_s = config.flush_interval_consume_queue_ms / 1000
         self._least_pages = config.flush_consume_queue_least_pages
         self._thorough_s = config.flush_consume_queue_thorough_interval_ms / 1000
+        self._log = log
         self._queues = queues
         self._dispatcher = dispatcher
         self._checkpoint = checkpoint
@@ -98,9 +100,16 @@ class ConsumeQueueFlusher(Service):
             self._flush(self._least_pages)
 
     def flush_all(self) -> None:
-        """Sync everything, then move the checkpoint to what was dispatched before the sync began."""
-        position, timestamp = self._dispatcher.position, self._dispatcher.last_timestamp
+        """Sync everything, then move the checkpoint to what was dispatched before the sync began.
+
+        Not past what is durable of the log: a crash may cut the log there, and records of other queues
+        would take the place of those the units point to. And never after a failed sync.
+        """
+        position = min(self._dispatcher.position, self._log.flushed_where)
+        timestamp = self._dispatcher.last_timestamp
         self._flush(0)
+        if self._flags.bits & Flag.LOGICS_QUEUE_ERROR:
+            return
         checkpoint = self._checkpoint
         checkpoint.logics_msg_timestamp = max(checkpoint.logics_msg_timestamp, timestamp)
         checkpoint.logics_physical_offset = max(checkpoint.logics_physical_offset, position)

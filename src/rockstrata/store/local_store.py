@@ -143,7 +143,7 @@ class LocalMessageStore(StoreReads):
             self, ReadLimits.of(config), config.max_msgs_num_batch, self.commit_log, self.queues, self.index
         )
         self._queue_flusher = ConsumeQueueFlusher(
-            config, self.queues, self.dispatcher, self.checkpoint, self.flags, clock
+            config, self.commit_log, self.queues, self.dispatcher, self.checkpoint, self.flags, clock
         )
         self.retention = Retention(
             config, disk, clock, self.commit_log, self.queues, self.index, self.dispatcher, self.flags

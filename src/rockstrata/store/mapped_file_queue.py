@@ -51,13 +51,16 @@ class MappedFileQueue:
 
     # Loading
 
-    def load(self, *, clean: bool = True) -> None:
+    def load(
+        self, *, clean: bool = True, may_drop: Callable[[Sequence[Path]], bool] = lambda rest: False
+    ) -> None:
         """Find the files. All cursors start at the full size; recovery moves them.
 
         An empty last file is removed (a crash at creation leaves one). After an unclean exit an empty
-        one before others is removed with them, if they hold nothing or are rebuilt anyway: a power
-        cut may save the names of several new files and not their sizes. A name that is no number, or
-        another length, is refused: nothing is guessed and nothing is deleted.
+        or missing one before others is removed with them, if they are rebuilt anyway or ``may_drop``
+        says so: a power cut may save the names of several new files and not all their sizes, or in
+        several directories not all their names. A name that is no number, or another length, is
+        refused: nothing is guessed and nothing is deleted.
         """
         found = sorted(
             (name, directory)
@@ -76,20 +79,21 @@ class MappedFileQueue:
                     hint="move it away and start again",
                 )
             length = self.disk.file_bytes(path)
-            if length == 0:
+            follows = not files or files[-1].end >= int(name)
+            if length == 0 or not follows:
                 rest = [directory / name for name, directory in found[n:]]
-                if len(rest) == 1 or (not clean and (self._rebuildable or self._hold_nothing(rest))):
+                is_last = length == 0 and len(rest) == 1
+                if is_last or (not clean and (self._rebuildable or may_drop(rest))):
                     self._remove(rest)
                     break
             self._check(path, int(name), length, files)
             file = MappedFile(path, int(name), self.file_bytes, self._handles)
             file.set_cursors(self.file_bytes)
             files.append(file)
+            if not clean:
+                # Who made the file may have died before its name was durable.
+                self._unsynced_dirs.update(tuple(path.parents)[: self._sync_levels])
         self._publish(files)
-
-    def _hold_nothing(self, paths: list[Path]) -> bool:
-        """True if none of these files has a first byte: whatever is written starts with its size."""
-        return not any(any(self.disk.open(path, writable=False).pread(0, 8)) for path in paths)
 
     def _remove(self, paths: list[Path]) -> None:
         """Last one first, so that a crash leaves no hole; durably, so that none comes back."""

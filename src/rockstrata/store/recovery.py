@@ -5,15 +5,17 @@ the queues do not have yet, cuts what a power cut tore off, and refuses to cut w
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rockstrata.errors import CorruptionError
 from rockstrata.message.scan import CRC_BAD, PYTHON_BYTES_MAX, Scan, ScanStop
-from rockstrata.store.checkpoint import Checkpoint
-from rockstrata.store.commit_log import CommitLog
+from rockstrata.store.checkpoint import CHECKPOINT, Checkpoint
+from rockstrata.store.commit_log import CommitLog, first_timestamp
 from rockstrata.store.consume_queues import ConsumeQueues
 from rockstrata.store.dispatcher import ROUND_BYTES, Dispatcher
 from rockstrata.store.index import Index
@@ -25,6 +27,9 @@ from rockstrata.store.wipe import wipe
 log = logging.getLogger(__name__)
 
 _ZERO_STEP_BYTES = 4 << 20
+# What a disk writes at once, or not at all.
+SECTOR_BYTES = 512
+_HEAD_BYTES = 76
 # A Java broker that writes without mmap may leave a dirty page end behind a clean exit.
 _CLEAN_WIPE_BYTES = 64 << 10
 
@@ -68,12 +73,12 @@ class Recovery:
     def run(self, *, clean: bool) -> RecoveryReport:
         """Leave log, queues, index and checkpoint agreeing, all of it durable."""
         report = RecoveryReport(clean)
-        self._log.queue.load(clean=clean)
+        self._log.queue.load(clean=clean, may_drop=self._may_drop)
         self._queues.load(clean=clean)
         if not self._log.queue.files:
             self._without_log(clean)
             return report
-        self._queues.recover(clean=clean)
+        self._queues.recover(clean=clean, whole_before=0 if clean else self._unclean_file().start)
         if self._index is not None:
             self._index.load(clean, self._checkpoint)
         try:
@@ -82,6 +87,7 @@ class Recovery:
             # The queues lost units the checkpoint says they have. The log has them all.
             log.warning("rebuilding all consume queues and the index: %s", gap)
             report = RecoveryReport(clean, rebuilt=True)
+            self._distrust_queues(0)
             self._queues.destroy()
             if self._index is not None:
                 self._index.destroy()
@@ -102,6 +108,16 @@ class Recovery:
         if self._index is not None:
             self._index.load(clean, self._checkpoint)
             self._index.destroy()
+        # Nothing is durable of a log that begins at 0 once more.
+        for field_ in CHECKPOINT.fields:
+            setattr(self._checkpoint, field_.name, 0)
+        self._checkpoint.flush()
+
+    def _may_drop(self, paths: Sequence[Path]) -> bool:
+        """Do log files behind an empty or missing one hold nothing that is known to be durable?"""
+        disk, durable_to = self._log.queue.disk, self._checkpoint.physic_msg_timestamp
+        heads = (disk.open(path, writable=False).pread(0, _HEAD_BYTES) for path in paths)
+        return not any(any(head[:8]) and first_timestamp(head) < durable_to for head in heads)
 
     # Where to start
 
@@ -109,6 +125,7 @@ class Recovery:
         minimum = self._log.min_offset
         dispatched_to = self._queues.max_physical
         if dispatched_to < 0:
+            self._distrust_queues(minimum)
             return minimum
         if clean:
             log_end = self._log.queue.files[-1].end
@@ -123,8 +140,21 @@ class Recovery:
         if self._index is not None:
             start = min(start, max(minimum, self._index.rebuild_from_physical))
         # Units past this point may be torn: they are written again from the log.
+        self._distrust_queues(start)
         self._queues.truncate_physical(start)
         return start
+
+    def _distrust_queues(self, physical_offset: int) -> None:
+        """Units from here on are about to be rewritten: no crash may find them vouched for.
+
+        The flusher vouches again when they are durable. The time is for RocketMQ 5.3.3, which has
+        nothing else.
+        """
+        checkpoint = self._checkpoint
+        if checkpoint.logics_physical_offset > physical_offset or checkpoint.logics_msg_timestamp:
+            checkpoint.logics_physical_offset = min(checkpoint.logics_physical_offset, physical_offset)
+            checkpoint.logics_msg_timestamp = 0
+            checkpoint.flush()
 
     def _last_dispatched_record(self) -> int:
         """Where the newest record with a unit starts."""
@@ -137,15 +167,17 @@ class Recovery:
     def _unclean_file(self) -> MappedFile:
         """The newest file at whose start the checkpoint vouches for everything before."""
         files = self._log.queue.files
-        offset = self._checkpoint.logics_physical_offset
+        checkpoint = self._checkpoint
+        offset = checkpoint.logics_physical_offset
         for file in reversed(files[1:]):
             head = self._dispatcher.scan(file, 0, file.size, max_records=1)
             if not len(head):
                 continue
             if offset > 0:
-                if file.start <= offset:
+                # The time, too: RocketMQ's queues may be durable further than the log.
+                if file.start <= offset and int(head.store_timestamp[0]) < checkpoint.physic_msg_timestamp:
                     return file
-            elif int(head.store_timestamp[0]) <= self._checkpoint.min_timestamp:
+            elif int(head.store_timestamp[0]) <= checkpoint.min_timestamp:
                 return file
         return files[0]
 
@@ -164,14 +196,16 @@ class Recovery:
             step = ROUND_BYTES
             found = self._dispatcher.scan(file, begin, limit, check_crc=self._config.check_crc_on_recover)
             if found.stop is ScanStop.INCOMPLETE and limit < file.size and not len(found):
+                limit = file.size
                 found = self._dispatcher.scan(
-                    file, begin, file.size, check_crc=self._config.check_crc_on_recover, max_records=1
+                    file, begin, limit, check_crc=self._config.check_crc_on_recover, max_records=1
                 )
             torn = self._first_torn(file, found, report)
             rows = len(found) if torn is None else torn
             self._take(report, file, found, rows, dispatched_to)
             if torn is not None:
-                self._check_cut(report, file, int(found.position[torn]), "damaged record")
+                own_time = int(found.store_timestamp[torn])
+                self._check_cut(report, file, int(found.position[torn]), "damaged record", own_time)
                 return
             if found.stop is ScanStop.BLANK:
                 report.end = position = file.end
@@ -230,6 +264,13 @@ class Recovery:
         bare = (data[ends - 2] == 0) & (data[ends - 3] != 0)
         named = np.array(["\0" in name for name in self._dispatcher.topics.names], bool)
         torn: NDArray[np.bool_] = ((data[ends - 1] == 0) & ~bare) | named[found.topic_id]
+        # Properties that span a whole sector may have lost one in their middle.
+        begins = properties_region(data, found)
+        for row in np.flatnonzero(ends - begins >= SECTOR_BYTES).tolist():
+            first = -(-int(begins[row]) // SECTOR_BYTES) * SECTOR_BYTES
+            last = int(ends[row]) // SECTOR_BYTES * SECTOR_BYTES
+            sectors = data[first : max(first, last)].reshape(-1, SECTOR_BYTES)
+            torn[row] |= bool((~sectors.any(axis=1)).any())
         return torn
 
     def _is_durable(self, later_timestamps: NDArray[np.int64]) -> bool:
@@ -240,14 +281,18 @@ class Recovery:
         """
         return bool((later_timestamps < self._checkpoint.physic_msg_timestamp).any())
 
-    def _check_cut(self, report: RecoveryReport, file: MappedFile, position: int, what: str) -> None:
+    def _check_cut(
+        self, report: RecoveryReport, file: MappedFile, position: int, what: str, own_time: int = 0
+    ) -> None:
         """Cutting the log at ``position`` must lose nothing that was known to be durable."""
         if self._repair:
             return
-        durable = report.last_timestamp < self._checkpoint.physic_msg_timestamp
+        checkpoint = self._checkpoint
+        durable = max(report.last_timestamp, own_time) < checkpoint.physic_msg_timestamp
         if report.clean:
             # A clean exit left everything durable; bytes past the last unit are no records.
-            durable = file.start + position < self._queues.max_physical
+            end = max(self._queues.max_physical, checkpoint.logics_physical_offset)
+            durable = durable or file.start + position < end
         data = self._log.array(file)
         if durable and data[position : position + _ZERO_STEP_BYTES].any():
             raise CorruptionError(
@@ -266,6 +311,8 @@ class Recovery:
         if self._index is not None:
             self._index.truncate_physical(end)
         self._queues.correct_min(self._log.min_offset)
+        for queue in self._queues:
+            queue.drop_if_empty()
         # After a crash any file may hold bytes that only the page cache has; syncing a clean one is cheap.
         for file in self._log.queue.files[-2:] if report.clean else self._log.queue.files:
             file.flush()
@@ -301,3 +348,14 @@ class Recovery:
         if file is None or file.wrote >= file.size:
             return 0
         return wipe(file.file, file.wrote, file.wrote + wipe_bytes)
+
+
+def properties_region(data: NDArray[np.uint8], found: Scan) -> NDArray[np.int64]:
+    """Where the body of each record ends, hence topic and properties begin."""
+    flags = found.sys_flag.astype(np.int64)
+    length_at = found.position + 84 + 12 * ((flags >> 4) & 1) + 12 * ((flags >> 5) & 1)
+    length = np.zeros(len(found), np.int64)
+    for n in range(4):
+        length = length << 8 | data[length_at + n]
+    ends: NDArray[np.int64] = length_at + 4 + length
+    return ends

@@ -152,12 +152,18 @@ class UnitQueue:
 
     # Recovery
 
-    def recover(self, *, clean: bool) -> None:
-        """Find the end of valid units. After a clean exit they have no holes, so a bisection does."""
+    def recover(self, *, clean: bool, whole_before: int = 0) -> None:
+        """Find the end of valid units. After a clean exit they have no holes, so a bisection does.
+
+        After an unclean one there may be holes, but none among units of records before
+        ``whole_before``.
+        """
         files = self.queue.files
         if not files:
             return
-        start = 0 if len(files) <= _RECOVER_FILES else len(files) - _RECOVER_FILES
+        start = max(0, len(files) - _RECOVER_FILES)
+        while not clean and start > 0 and not self._begins_before(files[start].start, whole_before):
+            start -= 1
         for file in files[start:]:
             count = file.size // self._unit_bytes
             valid = self._valid_prefix(file.start, count, clean=clean)
@@ -166,6 +172,11 @@ class UnitQueue:
                 self._zero_tail()
                 break
         self._note_max_physical()
+
+    def _begins_before(self, start: int, physical_offset: int) -> bool:
+        """Is the unit at byte ``start`` one of a record before ``physical_offset``?"""
+        physical, size = self.unit(start // self._unit_bytes)[:2]
+        return size > 0 and 0 <= physical < physical_offset
 
     def _valid_prefix(self, start: int, count: int, *, clean: bool) -> int:
         import numpy as np
@@ -210,7 +221,8 @@ class UnitQueue:
             rest = file.file.pread(first, end - first)
             if rest.count(0) != len(rest):
                 file.file.pwrite(first, bytes(len(rest)))
-                file.flushed = 0
+                # Below 0: the zeros must become durable even if no unit is left before them.
+                file.flushed = -1
 
     def _note_max_physical(self) -> None:
         self.max_physical = -1
@@ -224,6 +236,8 @@ class UnitQueue:
 
     def flush(self, least_pages: int = 0) -> None:
         """Make the units durable."""
+        if least_pages == 0:
+            self._sync_dirs()
         for file in self.queue.files:
             if not file.can_flush(least_pages):
                 continue
@@ -234,6 +248,19 @@ class UnitQueue:
                 # A file deleted meanwhile, by retention or with its topic, has nothing to lose.
                 if self.queue.holds(file):
                     raise
+
+    def _sync_dirs(self) -> None:
+        """Make removals durable too: files that were cut off must not come back."""
+        try:
+            self.queue.sync_dirs()
+        except DiskError:
+            if self.queue.disk.exists(self.directory):
+                raise
+
+    def drop_if_empty(self) -> None:
+        """Delete the file of a queue without units: RocketMQ would take its first zeros for one."""
+        if self.queue.files and self.unit_count == 0:
+            self.queue.destroy()
 
     def delete_files_before(self, minimum_physical: int) -> int:
         """Delete files whose last unit points before ``minimum_physical``, never the last file."""
@@ -246,7 +273,10 @@ class UnitQueue:
         return deleted
 
     def destroy(self) -> None:
-        """Delete every file and the directory."""
+        """Delete every file, durably, and the directory if nobody put anything else into it."""
+        disk = self.queue.disk
         self.queue.destroy()
+        self._sync_dirs()
         self.max_physical = -1
-        self.queue.disk.remove_dir(self.directory)
+        if not disk.list_files(self.directory) and not disk.list_dirs(self.directory):
+            disk.remove_dir(self.directory)
