@@ -13,7 +13,9 @@ import typer
 from typer.core import TyperGroup
 
 from rockstrata import __version__
-from rockstrata.cli import demo, docs, store
+from rockstrata.cli.demo import demo
+from rockstrata.cli.docs import docs
+from rockstrata.cli.store import app as store_app
 from rockstrata.errors import CorruptionError, RockstrataError
 
 EXIT_FAILED = 1
@@ -106,9 +108,9 @@ def root(
 
 
 root.__doc__ = HELP
-app.add_typer(store.app, name="store")
-app.command("demo")(demo.demo)
-app.command("docs", hidden=True)(docs.docs)
+app.add_typer(store_app, name="store")
+app.command("demo")(demo)
+app.command("docs", hidden=True)(docs)
 
 
 def main() -> NoReturn:
