@@ -173,8 +173,8 @@ def index(args: argparse.Namespace) -> Figures:
 
     from rockstrata.message.key_hashes import hash_blob
     from rockstrata.message.tags import index_hash
-    from rockstrata.store.disk import PosixDisk
     from rockstrata.store.index_file import IndexFile
+    from rockstrata.store.posix_disk import PosixDisk
 
     slots, chunk, now = 5_000_000, 500_000, int(time.time() * 1000)
     root = Path(args.dir)

@@ -25,9 +25,9 @@ from rockstrata.message.delay import SCHEDULE_TOPIC
 from rockstrata.message.model import Message, StoredMessage, parse_host
 from rockstrata.store.batch_consume_queue import BATCH_CONSUME_QUEUE_UNIT
 from rockstrata.store.config_file import ConfigFile
-from rockstrata.store.disk import PosixDisk
 from rockstrata.store.local_store import LocalMessageStore
 from rockstrata.store.message_filter import MessageFilter, SqlFilter, tag_filter
+from rockstrata.store.posix_disk import PosixDisk
 from rockstrata.store.reader import StoreReader
 from rockstrata.store.reads import StoreReads
 from rockstrata.store.results import BoundaryType

@@ -13,8 +13,8 @@ from rockstrata.clock import SystemClock
 from rockstrata.message.delay import SCHEDULE_TOPIC
 from rockstrata.message.model import Message, StoredMessage
 from rockstrata.store.config_file import ConfigFile
-from rockstrata.store.disk import PosixDisk
 from rockstrata.store.local_store import LocalMessageStore
+from rockstrata.store.posix_disk import PosixDisk
 from rockstrata.store.retry import SendBackStatus, send_back
 from rockstrata.store.subscription_groups import SubscriptionGroup, SubscriptionGroups
 from rockstrata.store.topic_kinds import HALF_TOPIC, OP_HALF_TOPIC

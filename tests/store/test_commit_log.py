@@ -8,8 +8,9 @@ import pytest
 
 from rockstrata.clock import SystemClock
 from rockstrata.errors import CorruptionError, DiskError
-from rockstrata.store.disk import DiskUsage, PosixDisk
+from rockstrata.store.disk import DiskUsage
 from rockstrata.store.group_commit import GroupCommit
+from rockstrata.store.posix_disk import PosixDisk
 from rockstrata.store.results import GetStatus, PutStatus
 from rockstrata.store.running_flags import Flag
 from rockstrata.testing.forgetful_disk import ForgetfulDisk

@@ -7,7 +7,7 @@ import pytest
 
 from rockstrata.errors import ConfigError, DiskFullError
 from rockstrata.store.config_file import ConfigFile, DataVersion
-from rockstrata.store.disk import PosixDisk
+from rockstrata.store.posix_disk import PosixDisk
 from rockstrata.testing.forgetful_disk import ForgetfulDisk, PowerCut
 
 

@@ -7,7 +7,7 @@ import pytest
 from rockstrata.errors import ConfigError, DiskError
 from rockstrata.store.config_file import ConfigFile, DataVersion
 from rockstrata.store.consumer_offsets import ConsumerOffsets, ConsumerOffsetSaver
-from rockstrata.store.disk import PosixDisk
+from rockstrata.store.posix_disk import PosixDisk
 from rockstrata.testing.manual_clock import ManualClock
 
 # Written by RocketMQ 5.5.0's ConsumerOffsetManager.

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from rockstrata.clock import local_stamp
 from rockstrata.errors import CorruptionError, DiskError, DiskFullError, ForeignFileError
 from rockstrata.store.checkpoint import Checkpoint
-from rockstrata.store.disk import Disk, PosixDisk
+from rockstrata.store.disk import Disk
 from rockstrata.store.index import Index, query_hash
 from rockstrata.store.index_file import index_file_bytes
 from rockstrata.store.index_reader import IndexReader
+from rockstrata.store.posix_disk import PosixDisk
 from rockstrata.store.store_config import StoreConfig
 from rockstrata.testing.forgetful_disk import ForgetfulDisk
 from rockstrata.testing.manual_clock import ManualClock

@@ -9,9 +9,9 @@ import pytest
 from rockstrata.clock import SystemClock
 from rockstrata.errors import DiskFullError, StoreStateError
 from rockstrata.store import preallocator as module
-from rockstrata.store.disk import PosixDisk
 from rockstrata.store.handles import FileHandles
 from rockstrata.store.mapped_file_queue import MappedFileQueue
+from rockstrata.store.posix_disk import PosixDisk
 from rockstrata.store.preallocator import Preallocator
 from rockstrata.testing.forgetful_disk import ForgetfulDisk
 from store.store_kit import ASYNC, letters, open_store, small_config

@@ -14,10 +14,10 @@ from rockstrata.clock import SystemClock, local_hour
 from rockstrata.errors import DiskError
 from rockstrata.message.model import Message
 from rockstrata.store.consume_queue import CONSUME_QUEUE_UNIT, ConsumeQueue
-from rockstrata.store.disk import PosixDisk
 from rockstrata.store.handles import FileHandles
 from rockstrata.store.keepers import NOTHING_NEEDED, undelivered, unfinished
 from rockstrata.store.local_store import LocalMessageStore
+from rockstrata.store.posix_disk import PosixDisk
 from rockstrata.store.results import BoundaryType, GetStatus, PutStatus
 from rockstrata.store.retention_rules import Readings
 from rockstrata.store.running_flags import Flag

@@ -141,7 +141,7 @@ class World:
 
     def forget_lost(self, *, killed: bool = False) -> None:
         found = self.everything()
-        if killed:
+        if killed and self.store.commit_log.pool is None:
             whole = [one for one in self.letters if one.physical_offset >= 0]
             assert len(found) >= len(whole) - self.first, "a kill costs nothing that was answered"
         expected = self.letters[self.first :]

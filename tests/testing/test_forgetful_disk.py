@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rockstrata.errors import DiskError, DiskFullError, StoreLockedError
-from rockstrata.store.disk import Disk, DiskFile, PosixDisk
+from rockstrata.store.disk import Disk, DiskFile
+from rockstrata.store.posix_disk import PosixDisk
 from rockstrata.testing.forgetful_disk import ForgetfulDisk, PowerCut
 from rockstrata.testing.manual_clock import ManualClock
 

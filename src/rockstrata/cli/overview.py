@@ -12,9 +12,9 @@ import msgspec
 from rockstrata.errors import RockstrataError
 from rockstrata.store.batch_consume_queue import BATCH_CONSUME_QUEUE_UNIT
 from rockstrata.store.checkpoint import CHECKPOINT, Checkpoint
-from rockstrata.store.disk import PosixLock
 from rockstrata.store.index_file import INDEX_HEADER
 from rockstrata.store.multi_dispatch import LIGHT_QUEUE_PREFIX
+from rockstrata.store.posix_lock import PosixLock
 from rockstrata.store.reader import StoreReader
 from rockstrata.store.reader_queues import ReaderQueue
 from rockstrata.store.store_config import StoreConfig

@@ -20,7 +20,9 @@ from rockstrata.store.check_findings import CheckSummary, Finding, FindingKind, 
 from rockstrata.store.check_index import IndexCheck
 from rockstrata.store.check_queues import QueueCheck
 from rockstrata.store.checkpoint import Checkpoint
-from rockstrata.store.disk import Disk, PosixDisk, PosixLock
+from rockstrata.store.disk import Disk
+from rockstrata.store.posix_disk import PosixDisk
+from rockstrata.store.posix_lock import PosixLock
 from rockstrata.store.reader import StoreReader
 from rockstrata.store.resync import dispatched_end, next_known_record
 from rockstrata.store.store_config import StoreConfig

@@ -12,8 +12,10 @@ from types import TracebackType
 from typing import Self
 
 from rockstrata.errors import DiskError
-from rockstrata.store.disk import Buffer, DiskFile, DiskLock, DiskUsage, PosixDisk, PosixFile
+from rockstrata.store.disk import Buffer, DiskFile, DiskLock, DiskUsage
 from rockstrata.store.local_store import LocalMessageStore
+from rockstrata.store.posix_disk import PosixDisk
+from rockstrata.store.posix_file import PosixFile
 from rockstrata.store.recovery import RecoveryReport
 from rockstrata.store.store_config import StoreConfig
 

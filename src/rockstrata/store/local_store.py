@@ -25,7 +25,7 @@ from rockstrata.store.commit_log import CommitLog
 from rockstrata.store.config_file import ConfigFile
 from rockstrata.store.consume_queues import ConsumeQueues
 from rockstrata.store.consumer_offsets import ConsumerOffsets, ConsumerOffsetSaver
-from rockstrata.store.disk import Disk, PosixDisk
+from rockstrata.store.disk import Disk
 from rockstrata.store.dispatcher import Dispatcher, Listener
 from rockstrata.store.flusher import (
     CheckpointFlusher,
@@ -38,6 +38,7 @@ from rockstrata.store.group_commit import GroupCommit
 from rockstrata.store.handles import FileHandles
 from rockstrata.store.index import Index
 from rockstrata.store.populator import Populator
+from rockstrata.store.posix_disk import PosixDisk
 from rockstrata.store.put_hooks import PutHooks
 from rockstrata.store.queue_offsets import QueueOffsets
 from rockstrata.store.queue_read import ReadLimits

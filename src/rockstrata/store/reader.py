@@ -10,9 +10,10 @@ from pathlib import Path
 
 from rockstrata.errors import ConfigError, CorruptionError
 from rockstrata.message.layouts import MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
-from rockstrata.store.disk import Disk, PosixDisk
+from rockstrata.store.disk import Disk
 from rockstrata.store.handles import FileHandles
 from rockstrata.store.index_reader import IndexReader
+from rockstrata.store.posix_disk import PosixDisk
 from rockstrata.store.queue_read import MAX_PULL_BYTES, ReadLimits
 from rockstrata.store.reader_files import ReaderFiles
 from rockstrata.store.reader_queues import ReaderBatchQueue, ReaderQueue
