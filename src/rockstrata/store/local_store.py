@@ -7,19 +7,17 @@ closes them in reverse. Called by the broker, the tier, the command line and any
 import logging
 import os
 import random as random_module
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
 from rockstrata.clock import Clock, SystemClock
 from rockstrata.errors import StoreClosedError
-from rockstrata.message.model import Message, pack_host
+from rockstrata.message.model import pack_host
 from rockstrata.service import Service, ServiceGroup
 from rockstrata.store import topic_removal
 from rockstrata.store.appender import Appender
-from rockstrata.store.batch_appender import BatchAppender
-from rockstrata.store.batch_result import BatchPutResult
 from rockstrata.store.checkpoint import Checkpoint
 from rockstrata.store.commit_log import CommitLog
 from rockstrata.store.config_file import ConfigFile
@@ -34,19 +32,17 @@ from rockstrata.store.flusher import (
     ConsumeQueueFlusher,
     IndexSealer,
 )
-from rockstrata.store.group_commit import GroupCommit
 from rockstrata.store.handles import FileHandles
 from rockstrata.store.index import Index
 from rockstrata.store.populator import Populator
 from rockstrata.store.posix_disk import PosixDisk
-from rockstrata.store.put_hooks import PutHooks
+from rockstrata.store.puts import StorePuts
 from rockstrata.store.queue_offsets import QueueOffsets
 from rockstrata.store.queue_read import ReadLimits
 from rockstrata.store.reads import StoreReads
 from rockstrata.store.recovery import Recovery, RecoveryReport
-from rockstrata.store.results import PutResult, PutStatus
 from rockstrata.store.retention import Retention
-from rockstrata.store.running_flags import PUT_GATE, Flag, RunningFlags
+from rockstrata.store.running_flags import Flag, RunningFlags
 from rockstrata.store.schedule import ScheduleService
 from rockstrata.store.store_config import BrokerRole, StoreConfig
 from rockstrata.store.topics import QueueType, Topics
@@ -54,10 +50,8 @@ from rockstrata.store.transactions import Transactions
 
 log = logging.getLogger(__name__)
 
-_OWN_PUT_GATE = PUT_GATE & ~int(Flag.DISK_FULL)
 
-
-class LocalMessageStore(StoreReads):
+class LocalMessageStore(StoreReads, StorePuts):
     """Open with ``LocalMessageStore.open``; close it, or use it as a context manager.
 
     All methods are thread-safe. With ``start_services=False`` nothing runs by itself: tests drive
@@ -134,12 +128,11 @@ class LocalMessageStore(StoreReads):
             config, self.commit_log, self.offsets, clock, pack_host(*config.store_host())
         )
         self.appender.attach(self.recovery.last_timestamp)
-        self.batch_appender = BatchAppender(self.appender)
-        self.group_commit = GroupCommit(self.commit_log)
-        self.hooks = PutHooks(self.delay_levels_ms, self.offsets.topic)
-        self._sync_timeout_s = config.sync_flush_timeout_ms / 1000
-        self._is_sync = self.commit_log.is_sync
         self.flags.mark(Flag.SLAVE, on=config.broker_role is BrokerRole.SLAVE)
+        self._log_flusher = CommitLogFlusher(config, self.commit_log, self.dispatcher, clock)
+        StorePuts.__init__(
+            self, config, clock, self.flags, self.appender, self.dispatcher, self._log_flusher.wake
+        )
         StoreReads.__init__(
             self, ReadLimits.of(config), config.max_msgs_num_batch, self.commit_log, self.queues, self.index
         )
@@ -160,8 +153,7 @@ class LocalMessageStore(StoreReads):
 
     def _make_services(self) -> list[Service]:
         """In the order they start; they stop in reverse, so writers before flushers."""
-        config, clock = self.config, self.clock
-        self._log_flusher = CommitLogFlusher(config, self.commit_log, self.dispatcher, clock)
+        config = self.config
         services: list[Service] = [
             CheckpointFlusher(self.checkpoint),
             ConsumerOffsetSaver(self.consumer_offsets, config.flush_consumer_offset_interval_ms),
@@ -247,107 +239,6 @@ class LocalMessageStore(StoreReads):
 
     def _is_batch_topic(self, topic: str) -> bool:
         return self.topics.queue_type(topic) is QueueType.BATCH
-
-    # Putting
-
-    def put(self, message: Message) -> PutResult:
-        """Store one message; with SYNC_FLUSH it is durable when this returns PUT_OK."""
-        if self.flags.bits & PUT_GATE:
-            refusal = self._refusal()
-            if refusal is not None:
-                return refusal
-        if not message.is_plain and b"DEL" in message.properties:
-            hooked = self.hooks.apply(message)
-            if isinstance(hooked, PutResult):
-                return hooked
-            message = hooked
-        result = self.appender.put(message)
-        if self._is_sync:
-            return self._wait_durable(message, result)
-        if self.dispatcher.idle:
-            self.dispatcher.wake()
-        return result
-
-    def put_without_hooks(self, message: Message, *, wait: bool = True) -> PutResult:
-        """Store a message as it stands, even one with a delay: for the store's own services.
-
-        Without ``wait`` it is in the log only; call ``wait_durable`` after the last of several. A full
-        disk does not refuse it: what is delivered or settled is what retention waits for.
-        """
-        if self.flags.bits & _OWN_PUT_GATE:
-            refusal = self._refusal()
-            if refusal is not None:
-                return refusal
-        result = self.appender.put(message)
-        if wait and self._is_sync:
-            return self._wait_durable(message, result)
-        if self.dispatcher.idle:
-            self.dispatcher.wake()
-        return result
-
-    def wait_durable(self, end: int) -> bool:
-        """With SYNC_FLUSH, wait until the log is durable up to physical offset ``end``."""
-        durable = not self._is_sync or self.group_commit.wait(end, self._sync_timeout_s)
-        if self.dispatcher.idle:
-            self.dispatcher.wake()
-        return durable
-
-    def put_batch(self, messages: Sequence[Message]) -> BatchPutResult:
-        """Store many messages of any topics and queues, in order; a result for each.
-
-        A message that cannot be stored refuses the whole call, unless some message needs more than
-        encoding (a delay, a transaction): then they are put, and answered, one by one.
-        """
-        refusal = self._refusal()
-        if refusal is not None:
-            return BatchPutResult.refused(len(messages), refusal)
-        result = self.batch_appender.put(messages)
-        if result is None:
-            return BatchPutResult.of([self.put(message) for message in messages])
-        return self._wait_batch(result)
-
-    def put_client_batch(self, message: Message) -> BatchPutResult:
-        """Store a message whose body is a client batch: one record each, in one file."""
-        refusal = self._refusal()
-        if refusal is not None:
-            return BatchPutResult.refused(1, refusal)
-        return self._wait_batch(self.batch_appender.put_client_batch(message))
-
-    def _wait_batch(self, result: BatchPutResult) -> BatchPutResult:
-        if not self.wait_durable(result.end_offset):
-            return result.with_status(PutStatus.FLUSH_DISK_TIMEOUT)
-        return result
-
-    def _refusal(self) -> PutResult | None:
-        if self._closed:
-            return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason="the store is closed")
-        if self.flags.bits & Flag.SLAVE:
-            return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason="brokerRole is SLAVE")
-        if not self.flags.writable:
-            return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self.flags.describe())
-        busy_since = self.appender.busy_since_ms
-        if busy_since and self.clock.now_ms() - busy_since > self.config.os_page_cache_busy_timeout_ms:
-            return PutResult(PutStatus.OS_PAGE_CACHE_BUSY, reason=f"put lock held since {busy_since}")
-        return None
-
-    def _wait_durable(self, message: Message, result: PutResult) -> PutResult:
-        if not result.ok:
-            return result
-        end = result.physical_offset + result.record_bytes
-        if self.hooks.waits(message):
-            durable = self.group_commit.wait(end, self._sync_timeout_s)
-            if self.dispatcher.idle:
-                self.dispatcher.wake()
-            if not durable:
-                reason = self.flags.describe() if self.flags.bits else "sync did not finish in time"
-                return PutResult(
-                    PutStatus.FLUSH_DISK_TIMEOUT, result.physical_offset, result.queue_offset,
-                    result.record_bytes, result.store_timestamp, result.store_host, result.message_count,
-                    reason=reason,
-                )  # fmt: skip
-        else:
-            self._log_flusher.wake()
-        return result
 
     # Removing
 

@@ -176,7 +176,7 @@ class UnitQueue:
     def _begins_before(self, start: int, physical_offset: int) -> bool:
         """Is the unit at byte ``start`` one of a record before ``physical_offset``?"""
         physical, size = self.unit(start // self._unit_bytes)[:2]
-        return size > 0 and 0 <= physical < physical_offset
+        return bool(size > 0 and 0 <= physical < physical_offset)
 
     def _valid_prefix(self, start: int, count: int, *, clean: bool) -> int:
         import numpy as np
