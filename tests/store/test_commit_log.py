@@ -455,3 +455,36 @@ def test_a_store_that_stopped_writing_does_not_burn_the_processor(tmp_path):
         time.sleep(0.3)
         assert rounds < 20
         store.flags.clear(Flag.LOGICS_QUEUE_ERROR)
+
+
+def test_no_time_is_vouched_for_while_an_older_file_waits_in_the_pool():
+    clock = ManualClock(NOW)
+    disk = ForgetfulDisk(clock)
+    store = open_store(
+        disk, clock, transient_store_pool_enable=True, transient_store_pool_size=1, flush_disk_type=ASYNC
+    )
+    store.put(letter(0))
+    store.commit_log.commit()
+    for n in range(1, 80):
+        clock.advance(10)
+        store.put(letter(n))
+    assert [file.buffer is None for file in store.commit_log.queue.files[:2]] == [False, True]
+    store.commit_log.sync()
+
+    assert store.checkpoint.physic_msg_timestamp == NOW
+    assert store.commit_log.flushed_where == store.message_at(0).record_bytes
+    store.checkpoint.flush()
+    assert bodies(open_store(disk.power_cut(lambda change: True))) == body_list(0, 1)
+
+
+def test_the_first_files_name_is_durable_before_there_is_a_second():
+    disk = ForgetfulDisk()
+    store = open_store(disk, store_path_commit_log="/a/log,/b/log", flush_disk_type=ASYNC)
+    store.put_batch(letters(60))
+
+    after = open_store(
+        disk.power_cut(lambda change: change.path.parts[1] == "b"), store_path_commit_log="/a/log,/b/log"
+    )
+
+    assert bodies(after) == []
+    assert after.commit_log.max_offset == 0

@@ -109,6 +109,9 @@ class CommitLog:
         file = self.preallocator.take(start)
         file.pin(self.pool.borrow() if self.pool is not None else None)
         self.queue.add(file)
+        if last is None:
+            # Were only the second file's name durable, retention would seem to have deleted the first.
+            self.queue.sync_dirs()
         if last is not None and last.buffer is None:
             last.unpin()
         return file
@@ -232,10 +235,13 @@ class CommitLog:
                 raise self._failure
             files = self.queue.files
             try:
-                # Oldest first: the time of a synced file says that everything before it is durable.
+                # Oldest first, and up to one that is not wholly durable (its end may still be in a pool
+                # buffer): the time of a synced record says that everything before it is durable.
                 for file in files:
                     if file.flushed < self.file_bytes:
                         self._sync_file(file, least_pages)
+                        if file.flushed < self.file_bytes:
+                            break
             except DiskError as error:
                 self._failure = error
                 self.flags.set(Flag.NOT_WRITABLE, f"sync failed: {error}")
