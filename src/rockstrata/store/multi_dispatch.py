@@ -53,8 +53,11 @@ class MultiDispatch:
             # The name becomes a directory, as a topic's does.
             self._offsets.topic(name)
         joined = ",".join(str(self._offsets.get(name, 0)) for name in names)
+        wait = props.find(message.properties, props.WAIT)
         wire = props.remove(message.properties, props.WAIT)
         wire = props.put(wire, props.INNER_MULTI_QUEUE_OFFSET, joined)
+        if wait is not None:
+            wire = props.put(wire, props.WAIT, wait)
         return LightPut(msgspec.structs.replace(message, properties=wire), self._offsets, names)
 
 
