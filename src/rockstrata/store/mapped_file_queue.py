@@ -82,8 +82,7 @@ class MappedFileQueue:
             follows = not files or files[-1].end >= int(name)
             if length == 0 or not follows:
                 rest = [directory / name for name, directory in found[n:]]
-                is_last = length == 0 and len(rest) == 1
-                if is_last or (not clean and (self._rebuildable or may_drop(rest))):
+                if (length == 0 and len(rest) == 1) or (not clean and self._may_drop(rest, may_drop)):
                     self._remove(rest)
                     break
             self._check(path, int(name), length, files)
@@ -94,6 +93,11 @@ class MappedFileQueue:
                 # Who made the file may have died before its name was durable.
                 self._unsynced_dirs.update(tuple(path.parents)[: self._sync_levels])
         self._publish(files)
+
+    def _may_drop(self, paths: Sequence[Path], may_drop: Callable[[Sequence[Path]], bool]) -> bool:
+        # Only what a crash can leave behind: a file of any other size is somebody else's.
+        sizes = {self.disk.file_bytes(path) for path in paths}
+        return sizes <= {0, self.file_bytes} and (self._rebuildable or may_drop(paths))
 
     def _remove(self, paths: list[Path]) -> None:
         """Last one first, so that a crash leaves no hole; durably, so that none comes back."""

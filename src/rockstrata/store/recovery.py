@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rockstrata.errors import CorruptionError
+from rockstrata.message.layouts import MAGIC_V1, MAGIC_V2
 from rockstrata.message.scan import CRC_BAD, PYTHON_BYTES_MAX, Scan, ScanStop
 from rockstrata.store.checkpoint import CHECKPOINT, Checkpoint
 from rockstrata.store.commit_log import CommitLog, first_timestamp
@@ -21,14 +22,13 @@ from rockstrata.store.dispatcher import ROUND_BYTES, Dispatcher
 from rockstrata.store.index import Index
 from rockstrata.store.mapped_file import MappedFile
 from rockstrata.store.store_config import StoreConfig
+from rockstrata.store.torn import looks_torn
 from rockstrata.store.unit_queue import QueueGapError
 from rockstrata.store.wipe import wipe
 
 log = logging.getLogger(__name__)
 
 _ZERO_STEP_BYTES = 4 << 20
-# What a disk writes at once, or not at all.
-SECTOR_BYTES = 512
 _HEAD_BYTES = 76
 # A Java broker that writes without mmap may leave a dirty page end behind a clean exit.
 _CLEAN_WIPE_BYTES = 64 << 10
@@ -114,10 +114,14 @@ class Recovery:
         self._checkpoint.flush()
 
     def _may_drop(self, paths: Sequence[Path]) -> bool:
-        """Do log files behind an empty or missing one hold nothing that is known to be durable?"""
+        """Do log files behind an empty or missing one hold records that are not known to be durable?"""
         disk, durable_to = self._log.queue.disk, self._checkpoint.physic_msg_timestamp
-        heads = (disk.open(path, writable=False).pread(0, _HEAD_BYTES) for path in paths)
-        return not any(any(head[:8]) and first_timestamp(head) < durable_to for head in heads)
+        for path in paths:
+            head = disk.open(path, writable=False).pread(0, _HEAD_BYTES)
+            is_record = head[4:8] in (MAGIC_V1.to_bytes(4, "big"), MAGIC_V2.to_bytes(4, "big"))
+            if any(head) and not (is_record and first_timestamp(head) >= durable_to):
+                return False
+        return True
 
     # Where to start
 
@@ -242,44 +246,24 @@ class Recovery:
         A durable one with a bad body stays, so that offsets stay true: reading it is an error, and
         the records after it are not lost with it.
         """
-        bad = (found.crc_verdict == CRC_BAD) | (found.physical_offset != found.position + file.start)
-        bad |= self._looks_torn(file, found)
+        in_place = found.physical_offset == found.position + file.start
+        bad = (found.crc_verdict == CRC_BAD) | ~in_place
+        bad |= looks_torn(self._log.array(file), found, self._dispatcher.topics.names)
         for row in np.flatnonzero(bad).tolist():
-            if not self._is_durable(found.store_timestamp[row + 1 :]):
+            # What is not in its place may be a record of another life, and is evidence of nothing.
+            if not self._is_durable(found.store_timestamp[row:][in_place[row:]]):
                 return row
             log.error("damaged record kept at %s:%d", file.path, int(found.position[row]))
             report.damaged.append(file.start + int(found.position[row]))
         return None
 
-    def _looks_torn(self, file: MappedFile, found: Scan) -> NDArray[np.bool_]:
-        """Records whose end is zero although they have properties, or whose topic holds a zero.
-
-        The body's CRC says nothing of topic and properties; a lost page there is all zeros.
-        """
-        if not len(found):
-            return np.zeros(0, bool)
-        data = self._log.array(file)
-        ends = found.position + found.size
-        # Without properties a record ends in their length, 00 00, after a topic without zeros.
-        bare = (data[ends - 2] == 0) & (data[ends - 3] != 0)
-        named = np.array(["\0" in name for name in self._dispatcher.topics.names], bool)
-        torn: NDArray[np.bool_] = ((data[ends - 1] == 0) & ~bare) | named[found.topic_id]
-        # Properties that span a whole sector may have lost one in their middle.
-        begins = properties_region(data, found)
-        for row in np.flatnonzero(ends - begins >= SECTOR_BYTES).tolist():
-            first = -(-int(begins[row]) // SECTOR_BYTES) * SECTOR_BYTES
-            last = int(ends[row]) // SECTOR_BYTES * SECTOR_BYTES
-            sectors = data[first : max(first, last)].reshape(-1, SECTOR_BYTES)
-            torn[row] |= bool((~sectors.any(axis=1)).any())
-        return torn
-
-    def _is_durable(self, later_timestamps: NDArray[np.int64]) -> bool:
-        """Was a record on disk before the crash, given the store times of those after it?
+    def _is_durable(self, timestamps: NDArray[np.int64]) -> bool:
+        """Was a record on disk before the crash, given its store time and of those after it?
 
         Only the time of the last synced record is evidence. The queues' offset in the checkpoint is
         not: RocketMQ's queues may be durable further than the log they point into.
         """
-        return bool((later_timestamps < self._checkpoint.physic_msg_timestamp).any())
+        return bool((timestamps < self._checkpoint.physic_msg_timestamp).any())
 
     def _check_cut(
         self, report: RecoveryReport, file: MappedFile, position: int, what: str, own_time: int = 0
@@ -348,14 +332,3 @@ class Recovery:
         if file is None or file.wrote >= file.size:
             return 0
         return wipe(file.file, file.wrote, file.wrote + wipe_bytes)
-
-
-def properties_region(data: NDArray[np.uint8], found: Scan) -> NDArray[np.int64]:
-    """Where the body of each record ends, hence topic and properties begin."""
-    flags = found.sys_flag.astype(np.int64)
-    length_at = found.position + 84 + 12 * ((flags >> 4) & 1) + 12 * ((flags >> 5) & 1)
-    length = np.zeros(len(found), np.int64)
-    for n in range(4):
-        length = length << 8 | data[length_at + n]
-    ends: NDArray[np.int64] = length_at + 4 + length
-    return ends
