@@ -20,6 +20,7 @@ from rockstrata.store.commit_log import CommitLog, first_timestamp
 from rockstrata.store.consume_queues import ConsumeQueues
 from rockstrata.store.dispatcher import ROUND_BYTES, Dispatcher
 from rockstrata.store.index import Index
+from rockstrata.store.log_walk import LogWalk
 from rockstrata.store.mapped_file import MappedFile
 from rockstrata.store.store_config import StoreConfig
 from rockstrata.store.torn import looks_torn
@@ -191,38 +192,24 @@ class Recovery:
         """Scan from ``start`` to the end of valid records and dispatch those without units."""
         report.scanned_from = report.end = start
         dispatched_to = self._queues.max_physical if report.clean else -1
-        position = start
         # A clean log ends soon after its last dispatched record; that much is read without kernels.
-        step = PYTHON_BYTES_MAX if dispatched_to > 0 else ROUND_BYTES
-        while (file := self._log.queue.find(position)) is not None:
-            begin = position - file.start
-            limit = min(file.size, begin + step)
-            step = ROUND_BYTES
-            found = self._dispatcher.scan(file, begin, limit, check_crc=self._config.check_crc_on_recover)
-            if found.stop is ScanStop.INCOMPLETE and limit < file.size and not len(found):
-                limit = file.size
-                found = self._dispatcher.scan(
-                    file, begin, limit, check_crc=self._config.check_crc_on_recover, max_records=1
-                )
+        first_bytes = PYTHON_BYTES_MAX if dispatched_to > 0 else ROUND_BYTES
+        for file, found, next_position in LogWalk(self._log, self._scan).steps(start, first_bytes):
             torn = self._first_torn(file, found, report)
-            rows = len(found) if torn is None else torn
-            self._take(report, file, found, rows, dispatched_to)
+            self._take(report, file, found, len(found) if torn is None else torn, dispatched_to)
             if torn is not None:
                 own_time = int(found.store_timestamp[torn])
                 self._check_cut(report, file, int(found.position[torn]), "damaged record", own_time)
                 return
-            if found.stop is ScanStop.BLANK:
-                report.end = position = file.end
-                if self._log.queue.find(position) is None:
-                    # As in RocketMQ: a log that ends in a blank ends where the blank starts.
-                    report.end = file.start + found.end
-                    return
-            elif found.stop is ScanStop.LIMIT or (found.stop is ScanStop.INCOMPLETE and limit < file.size):
-                report.end = position = file.start + found.end
-            else:
-                report.end = file.start + found.end
+            # As in RocketMQ: a log that ends in a blank ends where the blank starts.
+            report.end = file.start + found.end if next_position is None else next_position
+            if next_position is None and found.stop is not ScanStop.BLANK:
                 self._check_cut(report, file, found.end, found.stop.name)
-                return
+
+    def _scan(self, file: MappedFile, start: int, limit: int, max_records: int) -> Scan:
+        return self._dispatcher.scan(
+            file, start, limit, check_crc=self._config.check_crc_on_recover, max_records=max_records
+        )
 
     def _take(
         self, report: RecoveryReport, file: MappedFile, found: Scan, rows: int, dispatched_to: int
