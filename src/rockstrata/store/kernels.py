@@ -174,3 +174,33 @@ def rebuild_table(words, slots, count):
         words[slot] = swap32(_U32(number))
         item += ITEM_WORDS
     return used
+
+
+@kernel
+def torn_tails(data, position, size, sys_flag, torn):
+    """Marks records that miss a sector, or the end, of what follows their body. See ``torn``."""
+    for n in range(position.shape[0]):
+        start = _I64(position[n])
+        end = start + _I64(size[n])
+        flags = _I64(sys_flag[n])
+        length_at = start + 84 + 12 * ((flags >> 4) & 1) + 12 * ((flags >> 5) & 1)
+        length = _I64(0)
+        for k in range(4):
+            length = length << 8 | _I64(data[length_at + k])
+        begin = length_at + 4 + length
+        topic = 1 + _I64(data[begin])
+        if data[start + 7] == 0xAB:
+            topic = 2 + (_I64(data[begin]) << 8 | _I64(data[begin + 1]))
+        if end > begin + topic + 2 and data[end - 1] == 0:
+            torn[n] = True
+            continue
+        at = (begin + 511) // 512 * 512
+        while at < end and end - begin >= 512 and not torn[n]:
+            stop = min(at + 512, end)
+            is_blank = True
+            for k in range(at, stop):
+                if data[k] != 0:
+                    is_blank = False
+                    break
+            torn[n] = is_blank
+            at += 512

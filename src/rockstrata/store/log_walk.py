@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rockstrata.message.scan import Scan, ScanStop
 from rockstrata.store.commit_log import CommitLog
 from rockstrata.store.dispatcher import ROUND_BYTES, ROUND_RECORDS
@@ -14,6 +17,8 @@ from rockstrata.store.mapped_file import MappedFile
 
 # (file, start, limit, most records) -> the records there.
 ScanCall = Callable[[MappedFile, int, int, int], Scan]
+# (file, records) -> which of them are suspect.
+DoubtCall = Callable[[MappedFile, Scan], NDArray[np.bool_]]
 
 
 class Step(NamedTuple):
@@ -21,15 +26,17 @@ class Step(NamedTuple):
 
     file: MappedFile
     found: Scan
+    suspect: NDArray[np.bool_]
     next_position: int | None
 
 
 class LogWalk:
     """Scans from a physical offset until something ends the log."""
 
-    def __init__(self, log: CommitLog, scan: ScanCall) -> None:
+    def __init__(self, log: CommitLog, scan: ScanCall, doubt: DoubtCall) -> None:
         self._log = log
         self._scan = scan
+        self._doubt = doubt
 
     def steps(self, position: int, first_bytes: int) -> Iterator[Step]:
         """Every step in order; the first reads ``first_bytes``, which may be few.
@@ -61,7 +68,7 @@ class LogWalk:
             # A record larger than a round.
             limit = file.size
             found = self._scan(file, begin, limit, 1)
-        return Step(file, found, self._next(file, found, limit))
+        return Step(file, found, self._doubt(file, found), self._next(file, found, limit))
 
     def _next(self, file: MappedFile, found: Scan, limit: int) -> int | None:
         if found.stop is ScanStop.BLANK:

@@ -194,8 +194,9 @@ class Recovery:
         dispatched_to = self._queues.max_physical if report.clean else -1
         # A clean log ends soon after its last dispatched record; that much is read without kernels.
         first_bytes = PYTHON_BYTES_MAX if dispatched_to > 0 else ROUND_BYTES
-        for file, found, next_position in LogWalk(self._log, self._scan).steps(start, first_bytes):
-            torn = self._first_torn(file, found, report)
+        walk = LogWalk(self._log, self._scan, self._suspects)
+        for file, found, suspect, next_position in walk.steps(start, first_bytes):
+            torn = self._first_torn(file, found, suspect, report)
             self._take(report, file, found, len(found) if torn is None else torn, dispatched_to)
             if torn is not None:
                 own_time = int(found.store_timestamp[torn])
@@ -227,16 +228,23 @@ class Recovery:
         if first < rows:
             self._dispatcher.dispatch(file, found.rows(first, rows))
 
-    def _first_torn(self, file: MappedFile, found: Scan, report: RecoveryReport) -> int | None:
+    def _suspects(self, file: MappedFile, found: Scan) -> NDArray[np.bool_]:
+        """Records that are not whole, or not in their place."""
+        bad: NDArray[np.bool_] = found.crc_verdict == CRC_BAD
+        bad |= found.physical_offset != found.position + file.start
+        return bad | looks_torn(self._log.array(file), found, self._dispatcher.topics.names)
+
+    def _first_torn(
+        self, file: MappedFile, found: Scan, suspect: NDArray[np.bool_], report: RecoveryReport
+    ) -> int | None:
         """The first record that was never durable and is not whole.
 
         A durable one with a bad body stays, so that offsets stay true: reading it is an error, and
         the records after it are not lost with it.
         """
-        in_place = found.physical_offset == found.position + file.start
-        bad = (found.crc_verdict == CRC_BAD) | ~in_place
-        bad |= looks_torn(self._log.array(file), found, self._dispatcher.topics.names)
-        for row in np.flatnonzero(bad).tolist():
+        rows = np.flatnonzero(suspect).tolist()
+        in_place = found.physical_offset == found.position + file.start if rows else suspect
+        for row in rows:
             # What is not in its place may be a record of another life, and is evidence of nothing.
             if not self._is_durable(found.store_timestamp[row:][in_place[row:]]):
                 return row

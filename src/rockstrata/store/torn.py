@@ -4,7 +4,9 @@ Answers to no RocketMQ class, which takes such a record for whole. Used by recov
 reads as zeros, because the log is written into zeros: a disk loses sectors, a kill the end of a copy.
 """
 
+import sys
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +23,28 @@ def looks_torn(data: NDArray[np.uint8], found: Scan, topics: Sequence[str]) -> N
 
     Zeros of the properties' own are not taken for a loss, unless they end them or fill a sector.
     """
+    torn = tails_by_kernel(data, found) if "numba" in sys.modules else tails_by_numpy(data, found)
+    named = np.array(["\0" in name for name in topics], bool)
+    return torn | named[found.topic_id] if named.any() else torn
+
+
+def tails_by_kernel(data: NDArray[np.uint8], found: Scan) -> NDArray[np.bool_]:
+    """Losses behind the body, for many records."""
+    from rockstrata.store import kernels
+
+    torn = np.zeros(len(found), bool)
+    torn_tails: Any = kernels.torn_tails
+    torn_tails(data, found.position, found.size, found.sys_flag, torn)
+    return torn
+
+
+def tails_by_numpy(data: NDArray[np.uint8], found: Scan) -> NDArray[np.bool_]:
+    """The same for few, without numba."""
     if not len(found):
         return np.zeros(0, bool)
     ends = found.position + found.size
     begins, has_properties = _after_body(data, found)
-    named = np.array(["\0" in name for name in topics], bool)
-    torn: NDArray[np.bool_] = named[found.topic_id] | (has_properties & (data[ends - 1] == 0))
+    torn: NDArray[np.bool_] = has_properties & (data[ends - 1] == 0)
     for row in np.flatnonzero((ends - begins >= SECTOR_BYTES) & ~torn).tolist():
         begin, end = int(begins[row]), int(ends[row])
         # The sector the body ends in holds the topic's length, too, which was seen to be right.
