@@ -153,15 +153,18 @@ class _Pull:
         head = _HEAD.unpack_from
         message_filter = self.filter
         skip_to = 0
+        # Of the last message that was not taken, as long as none is.
+        status = self.status
         count, total = self.count, self.bytes
         for physical, size, tags_code in CONSUME_QUEUE_UNIT.struct.iter_unpack(data):
             if count and (count >= count_limit or total + size > byte_limit):
                 self.full = True
                 break
             number += 1
-            if physical < skip_to or (
-                message_filter is not None and not message_filter.matches_unit(tags_code)
-            ):
+            if physical < skip_to:
+                continue
+            if message_filter is not None and not message_filter.matches_unit(tags_code):
+                status = GetStatus.NO_MATCHED_MESSAGE
                 continue
             if not start <= physical < end:
                 start, end, view = log.window(physical) or _NO_WINDOW
@@ -172,8 +175,7 @@ class _Pull:
             else:
                 record = log.read(physical, size)
                 if record is None:
-                    if not records:
-                        self.status = GetStatus.MESSAGE_WAS_REMOVING
+                    status = GetStatus.MESSAGE_WAS_REMOVING
                     skip_to = physical - physical % log.file_bytes + log.file_bytes
                     continue
             # The unit and the record must agree: a queue may be damaged too.
@@ -181,6 +183,7 @@ class _Pull:
             if found != size or (magic != MAGIC_V1 and magic != MAGIC_V2):  # noqa: PLR1714 - twice as fast.
                 raise _no_record(size, physical, found, magic)
             if message_filter is not None and not message_filter.matches_record(record):
+                status = GetStatus.NO_MATCHED_MESSAGE
                 self.filtered += 1
                 continue
             records.append(record)
@@ -188,8 +191,7 @@ class _Pull:
             count += 1
             total += size
             self.last_physical = physical
-        if records:
-            self.status = GetStatus.FOUND
+        self.status = GetStatus.FOUND if records else status
         self.next, self.count, self.bytes = number, count, total
         return True
 
@@ -200,6 +202,7 @@ class _Pull:
         if number is None:
             return False
         limits = self.limits
+        status = self.status
         for fields in BATCH_CONSUME_QUEUE_UNIT.struct.iter_unpack(queue.units(number, self._units_wanted())):
             physical, size, tags_code, _, base, batch, _, _ = fields
             in_memory = self.log.in_memory(physical)
@@ -214,14 +217,15 @@ class _Pull:
                 break
             self.next = base + batch
             if self.filter is not None and not self.filter.matches_unit(tags_code):
+                status = GetStatus.NO_MATCHED_MESSAGE
                 continue
             record = self.log.read(physical, size)
             if record is None:
-                if not self.records:
-                    self.status = GetStatus.MESSAGE_WAS_REMOVING
+                status = GetStatus.MESSAGE_WAS_REMOVING
                 continue
             _check(record, size, physical)
             if self.filter is not None and not self.filter.matches_record(record):
+                status = GetStatus.NO_MATCHED_MESSAGE
                 self.filtered += 1
                 continue
             self.records.append(record)
@@ -229,7 +233,7 @@ class _Pull:
             self.count += batch
             self.bytes += size
             self.last_physical = physical
-            self.status = GetStatus.FOUND
+        self.status = GetStatus.FOUND if self.records else status
         return True
 
 
