@@ -92,7 +92,8 @@ class StoreReads:
         queue = self._queues.get(topic, queue_id)
         if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
             return 0
-        return int(queue.unit(queue_offset)[0])
+        number = time_search.unit_number(queue, queue_offset)
+        return 0 if number is None else int(queue.unit(number)[0])
 
     # By physical offset and id
 
@@ -128,13 +129,14 @@ class StoreReads:
                 queue = self._queues.get(topic, queue_id)
                 if queue is None:
                     continue
-                low, high = queue.min_offset, queue.max_offset
+                low, high = time_search.unit_range(queue)
+                end = high
                 while low < high:
                     middle = (low + high) // 2
                     low, high = (
                         (middle + 1, high) if queue.unit(middle)[0] < physical_offset else (low, middle)
                     )
-                if low < queue.max_offset and queue.unit(low)[0] == physical_offset:
+                if low < end and queue.unit(low)[0] == physical_offset:
                     return True
         return False
 

@@ -36,11 +36,27 @@ def time_of(log: LogSource, queue: QueueSource, queue_offset: int) -> int:
     """Store time of the message at a queue offset, -1 if it is not in the log."""
     if not queue.min_offset <= queue_offset < queue.max_offset:
         return -1
+    number = unit_number(queue, queue_offset)
+    if number is None:
+        return -1
     if queue.layout is BATCH_CONSUME_QUEUE_UNIT:
-        number = cast(BatchQueueSource, queue).find_unit(queue_offset)
-        return -1 if number is None else int(queue.unit(number)[3])
-    physical, size = queue.unit(queue_offset)[:2]
+        return int(queue.unit(number)[3])
+    physical, size = queue.unit(number)[:2]
     return log.store_timestamp(physical, size)
+
+
+def unit_number(queue: QueueSource, queue_offset: int) -> int | None:
+    """Number of the unit that stands for a queue offset; a batch queue may have none."""
+    if queue.layout is BATCH_CONSUME_QUEUE_UNIT:
+        return cast(BatchQueueSource, queue).find_unit(queue_offset)
+    return queue_offset
+
+
+def unit_range(queue: QueueSource) -> tuple[int, int]:
+    """Numbers of the readable units: [first, end)."""
+    if queue.layout is BATCH_CONSUME_QUEUE_UNIT:
+        return cast(BatchQueueSource, queue).min_unit, queue.unit_count
+    return queue.min_offset, queue.max_offset
 
 
 def _batch_offset_by_time(queue: BatchQueueSource, timestamp: int, boundary: BoundaryType) -> int:
