@@ -184,7 +184,20 @@ class CommitLog:
                 found=f"{magic:#x}, size {size}",
                 hint="run `rockstrata store check`",
             )
-        return self.read(physical_offset, size)
+        record = self.read(physical_offset, size)
+        if record is None:
+            # Its head was there, and only whole records are: gone with its file, or its size is wrong.
+            file = self.queue.find(physical_offset)
+            if file is not None:
+                raise CorruptionError(
+                    "record goes past the end of the log",
+                    path=file.path,
+                    position=physical_offset % self.file_bytes,
+                    expected=f"at most {file.readable - physical_offset % self.file_bytes} bytes",
+                    found=size,
+                    hint="run `rockstrata store check`",
+                )
+        return record
 
     def store_timestamp(self, physical_offset: int, size: int) -> int:
         """Store time of a record without decoding it, -1 if it is not in the log."""

@@ -63,7 +63,8 @@ class ReaderLog(ReaderFiles):
         if head is None or head == bytes(_HEAD.size):
             return None
         size, magic = _HEAD.unpack(head)
-        if magic not in (MAGIC_V1, MAGIC_V2) or size < RECORD_BYTES_MIN:
+        room = self.file_bytes - physical_offset % self.file_bytes
+        if magic not in (MAGIC_V1, MAGIC_V2) or not RECORD_BYTES_MIN <= size <= room:
             raise CorruptionError(
                 "no record starts here", position=physical_offset,
                 expected=f"{MAGIC_V1:#x} or {MAGIC_V2:#x}", found=f"{magic:#x}, size {size}",
