@@ -4,6 +4,8 @@ Answers to RocketMQ's quickstart. Needs no root, no network and no Java; leaves 
 commands to try on it.
 """
 
+import shlex
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -233,14 +235,16 @@ def _try_next(root: Path) -> None:
     from rockstrata.cli import render
 
     render.line()
+    # As it was called: after `make demo` the command is not on the path.
+    program = "rockstrata" if shutil.which("rockstrata") else shlex.quote(sys.argv[0])
     render.line(f"The store is in {root}. Try:", "bold")
     for command in (
-        f"rockstrata store stat {root}",
-        f"rockstrata store get -d {root} orders 0 0 --count 5",
-        f"rockstrata store query -d {root} orders order-000042",
-        f"rockstrata store put -d {root} orders 'a new one' --keys mine --tags CREATED",
-        f"rockstrata store dump -d {root} payments --queue 0 --to-offset 3 --bodies",
-        f"rockstrata store check {root}",
+        f"{program} store stat {root}",
+        f"{program} store get -d {root} orders 0 0 --count 5",
+        f"{program} store query -d {root} orders order-000042",
+        f"{program} store put -d {root} orders 'a new one' --keys mine --tags CREATED",
+        f"{program} store dump -d {root} payments --queue 0 --to-offset 3 --bodies",
+        f"{program} store check {root}",
         f"rm -r {root}",
     ):
         render.line(f"  {command}")
