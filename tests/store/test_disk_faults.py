@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from rockstrata.errors import DiskError, DiskFullError, RockstrataError
+from rockstrata.errors import DiskError, DiskFullError
 from rockstrata.store.results import PutStatus
 from rockstrata.testing.forgetful_disk import ForgetfulDisk
 from rockstrata.testing.manual_clock import ManualClock
@@ -36,10 +36,8 @@ def scenario(world: World) -> None:
     ]
     for step in steps:
         world.clock.advance(3)
-        try:
+        with suppress(DiskError):
             step()
-        except RockstrataError as error:
-            assert isinstance(error, DiskError), error
     world.store.flags.describe()
 
 
@@ -109,8 +107,7 @@ def test_a_start_that_fails_can_be_tried_again(kind):
         disk.fail(kind, nth=nth)
         try:
             store = open_store(disk, world.clock, **world.changes)
-        except RockstrataError as error:
-            assert isinstance(error, DiskError), error
+        except DiskError:
             store = open_store(disk, world.clock, **world.changes)
         assert (bodies(store, "topic0"), bodies(store, "topic1"), bodies(store, "topic0", 1)) == expected
 
