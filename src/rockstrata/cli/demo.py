@@ -6,6 +6,7 @@ commands to try on it.
 
 import shlex
 import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
