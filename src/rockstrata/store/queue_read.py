@@ -176,7 +176,9 @@ class _Pull:
                 record = log.read(physical, size)
                 if record is None:
                     status = GetStatus.MESSAGE_WAS_REMOVING
-                    skip_to = physical - physical % log.file_bytes + log.file_bytes
+                    # A reader's log may have no file at all, hence no size.
+                    file_bytes = log.file_bytes or 1
+                    skip_to = physical - physical % file_bytes + file_bytes
                     continue
             # The unit and the record must agree: a queue may be damaged too.
             found, magic = head(record)

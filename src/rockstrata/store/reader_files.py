@@ -43,8 +43,10 @@ class ReaderFiles:
             for name in self._disk.list_files(directory):
                 if name.isascii() and name.isdigit() and len(name) == 20:
                     found[int(name)] = directory / name
-        if self._file_bytes is None and found:
-            self._file_bytes = self._size(found[min(found)]) or None
+        if self._file_bytes is None:
+            # The oldest one may be gone already, the newest one still be empty.
+            sizes = (self._size(found[start]) for start in sorted(found))
+            self._file_bytes = next((size for size in sizes if size > 0), None)
         paths: dict[int, Path] = {}
         for start, path in found.items():
             # The size of a file never changes once it is there: known ones are not asked again.
@@ -64,7 +66,10 @@ class ReaderFiles:
     def pread(self, offset: int, length: int) -> bytes | None:
         """Bytes at an address, within one file; None if the file is not there (any more)."""
         if not self._file_bytes:
-            return None
+            # Nothing was there when we looked last.
+            self.refresh()
+            if not self._file_bytes:
+                return None
         start = offset - offset % self._file_bytes
         path = self._paths.get(start)
         if path is None:

@@ -45,21 +45,34 @@ class ReaderQueue(ReaderFiles):
         return b"" if data is None else data[: len(data) - len(data) % self.layout.size]
 
     def unit(self, number: int) -> tuple[Any, ...]:
-        """One unit."""
+        """One unit; one whose file is gone reads as a pre-blank unit: before everything in the log."""
         fields = self._peek(number)
         if fields is None:
+            if not self.starts or number < self._first_unit():
+                return (0, PRE_BLANK_SIZE, *([0] * (len(self.layout.fields) - 2)))
             raise CorruptionError(
-                f"{self.layout.name} {number} is gone", path=self.directory,
-                position=number * self.layout.size, hint="its file was deleted; ask for the minimum again",
+                f"{self.layout.name} {number} is missing", path=self.directory,
+                position=number * self.layout.size, hint="run `rockstrata store check`",
             )  # fmt: skip
         return fields
 
     @property
     def unit_count(self) -> int:
         """Number after the last whole unit; grows as the owner writes."""
-        end = max(self._known_end, self._first_unit())
+        while True:
+            first = self._first_unit()
+            end = self._whole_end(max(self._known_end, first))
+            # If the oldest file went while we looked, we looked at nothing.
+            if self._first_unit() == first:
+                break
+        if end > self._known_end and not self._is_settled(end - 1):
+            end -= 1
+        self._known_end = max(self._known_end, end)
+        return self._known_end
+
+    def _whole_end(self, end: int) -> int:
+        """Gallop, then bisect: units are written in order, so validity is a prefix."""
         step = 1
-        # Gallop, then bisect: units are written in order, so validity is a prefix.
         while self._is_whole(end + step - 1):
             end += step
             step *= 2
@@ -67,10 +80,7 @@ class ReaderQueue(ReaderFiles):
             if self._is_whole(end + step - 1):
                 end += step
             step //= 2
-        if end > self._known_end and not self._is_settled(end - 1):
-            end -= 1
-        self._known_end = max(self._known_end, end)
-        return self._known_end
+        return end
 
     @property
     def max_offset(self) -> int:
@@ -141,8 +151,14 @@ class ReaderBatchQueue(ReaderQueue):
     @property
     def min_offset(self) -> int:
         """Oldest queue offset, -1 in an empty queue."""
-        number = self.min_unit
-        return int(self.unit(number)[4]) if number < self.unit_count else -1
+        while True:
+            number = self.min_unit
+            if number >= self.unit_count:
+                return -1
+            fields = self._peek(number)
+            # It may have gone in between: then there is another minimum.
+            if fields is not None:
+                return int(fields[4])
 
     @property
     def max_offset(self) -> int:
