@@ -123,6 +123,10 @@ class _Pull:
         )  # fmt: skip
 
     def _next_file(self) -> int:
+        if self.queue.layout is BATCH_CONSUME_QUEUE_UNIT:
+            # Units do not tell offsets: the new minimum if a file went meanwhile, else RocketMQ's 0.
+            minimum = self.queue.min_offset
+            return minimum if minimum > self.next else 0
         per_file = self.queue.file_bytes // self.queue.layout.size
         return self.next - self.next % per_file + per_file
 
