@@ -13,6 +13,7 @@ from rockstrata.message.layouts import MAGIC_V1
 from rockstrata.message.model import Message
 from rockstrata.message.record import decode_record
 from rockstrata.message.tags import java_hash_code, tags_code
+from rockstrata.store.batch_consume_queue import BATCH_CONSUME_QUEUE_UNIT
 from rockstrata.store.consume_queue import CONSUME_QUEUE_UNIT
 from rockstrata.store.local_store import LocalMessageStore
 from rockstrata.store.message_filter import SqlFilter, TagFilter, tag_filter
@@ -405,6 +406,32 @@ def test_an_id_is_looked_up_beside_batch_queues_too() -> None:
         flip(disk, log_path(), first.physical_offset + 100)
         with pytest.raises(CorruptionError):
             store.message_by_id(first.message_id)
+
+
+class VanishingBatches:
+    """A batch queue whose oldest file goes after its minimum was read."""
+
+    layout = BATCH_CONSUME_QUEUE_UNIT
+    file_bytes = 10 * BATCH_CONSUME_QUEUE_UNIT.size
+    max_offset = 44
+
+    def __init__(self, *minima: int) -> None:
+        self.minima = list(minima)
+
+    @property
+    def min_offset(self) -> int:
+        return self.minima.pop(0)
+
+    def find_unit(self, queue_offset: int) -> int | None:
+        return None
+
+
+@pytest.mark.parametrize(("minima", "next_offset"), [((0, 4), 4), ((0, 40), 40), ((0, 0), 0)])
+def test_a_hole_in_a_batch_queue_never_costs_what_is_still_there(
+    minima: tuple[int, ...], next_offset: int
+) -> None:
+    result = read((PlainLog(0), VanishingBatches(*minima)), 3)  # type: ignore[arg-type]
+    assert (result.status, result.next_begin_offset) == (GetStatus.OFFSET_FOUND_NULL, next_offset)
 
 
 # By time
