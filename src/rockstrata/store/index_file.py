@@ -4,6 +4,7 @@ Answers to RocketMQ's IndexFile and IndexHeader. Written and read by ``Index``; 
 the same bytes beside a foreign owner.
 """
 
+import sys
 from pathlib import Path
 from struct import Struct
 from typing import TYPE_CHECKING, Any
@@ -188,15 +189,35 @@ class IndexFile:
         Times are known to the second, rounded down: as in RocketMQ, a record up to a second after
         ``begin`` may be missed. Ends on any bytes: a chain is followed only to ever older items.
         """
+        if "numba" in sys.modules and max_num > 0:
+            return self._query_by_kernel(key_hash, begin, end, max_num)
+        return self._query_by_python(key_hash, begin, end, max_num)
+
+    def _query_by_kernel(self, key_hash: int, begin: int, end: int, max_num: int) -> list[int]:
+        import numpy as np
+
+        found = np.empty(min(max_num, self.index_count), np.int64)
+        earliest, latest = self._bounds(begin, end)
+        count = _kernels().query_one(
+            self._word_array(), self.hash_slots, self._last_readable, key_hash, earliest, latest, found
+        )
+        offsets: list[int] = found[:count].tolist()
+        return offsets
+
+    def _bounds(self, begin: int, end: int) -> tuple[int, int]:
+        """A time range in the items' unit, cut to what an item can hold. 0 is the least: a negative
+        time ends a chain."""
+        earliest = min(max(0, -((self.begin_timestamp - begin) // 1000)), 1 << 32)
+        return earliest, min(max(-1, (end - self.begin_timestamp) // 1000), 1 << 32)
+
+    def _query_by_python(self, key_hash: int, begin: int, end: int, max_num: int) -> list[int]:
         found: list[int] = []
         view = self._view
         (number,) = _unpack_slot(view, 40 + 4 * (key_hash % self.hash_slots))
         if not 0 < number <= self._last_readable or max_num <= 0:
             return found
-        begin_timestamp, items = self.begin_timestamp, self._items
-        # The bounds in the items' unit. 0 is the least: a negative time ends the chain too.
-        earliest = -((begin_timestamp - begin) // 1000) if begin > begin_timestamp else 0
-        latest = (end - begin_timestamp) // 1000
+        items = self._items
+        earliest, latest = self._bounds(begin, end)
         while True:
             hash_read, physical_offset, seconds, previous = _unpack_item(view, items + 20 * number)
             if seconds < earliest:
@@ -216,9 +237,7 @@ class IndexFile:
         import numpy as np
 
         first = np.zeros(len(hashes) + 1, np.int64)
-        # As in ``query``, and cut to what an item can hold: Python's integers may be of any size.
-        earliest = min(max(0, -((self.begin_timestamp - begin) // 1000)), 1 << 32)
-        latest = min(max(-1, (end - self.begin_timestamp) // 1000), 1 << 32)
+        earliest, latest = self._bounds(begin, end)
         room = np.empty(min(len(hashes), _QUERY_KEYS) * max(0, max_num), np.int64)
         parts = []
         for at in range(0, len(hashes), _QUERY_KEYS):

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rockstrata.kernel import kernel
+from rockstrata.kernel import brief_kernel, kernel
 from rockstrata.message.words.kernels import load8, load16, load32, load64, lowest, matches
 
 _U8, _U32, _U64, _I32, _I64 = np.uint8, np.uint32, np.uint64, np.int32, np.int64
@@ -237,3 +237,12 @@ def hash_texts(data, ends, seed, out):
     for i in range(ends.shape[0]):
         out[i] = index_hash(hash_text(base, start, ends[i], seed))
         start = ends[i]
+
+
+@brief_kernel
+def hash_ascii(text):
+    """Java's hash of one ASCII text given as ``bytes``."""
+    h = _U32(0)
+    for i in range(len(text)):
+        h = _U32(h * _U32(31) + text[i])
+    return h
