@@ -5,6 +5,7 @@ the same bytes beside a foreign owner.
 """
 
 import sys
+from functools import cache
 from pathlib import Path
 from struct import Struct
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,7 @@ def index_file_bytes(hash_slots: int, max_items: int) -> int:
     return INDEX_HEADER.size + SLOT.size * hash_slots + INDEX_ITEM.size * max_items
 
 
+@cache
 def _kernels() -> Any:
     from rockstrata.store import kernels
 
@@ -205,10 +207,18 @@ class IndexFile:
         return offsets
 
     def _bounds(self, begin: int, end: int) -> tuple[int, int]:
-        """A time range in the items' unit, cut to what an item can hold. 0 is the least: a negative
-        time ends a chain."""
-        earliest = min(max(0, -((self.begin_timestamp - begin) // 1000)), 1 << 32)
-        return earliest, min(max(-1, (end - self.begin_timestamp) // 1000), 1 << 32)
+        """A time range in the items' unit, cut to what an item can hold.
+
+        0 is the least: a negative time ends a chain.
+        """
+        origin = self.begin_timestamp
+        earliest = 0 if begin <= origin else -((origin - begin) // 1000)
+        latest = (end - origin) // 1000
+        limit = 1 << 32
+        return (
+            earliest if earliest < limit else limit,
+            -1 if latest < 0 else latest if latest < limit else limit,
+        )
 
     def _query_by_python(self, key_hash: int, begin: int, end: int, max_num: int) -> list[int]:
         found: list[int] = []
