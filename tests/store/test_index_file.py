@@ -255,19 +255,3 @@ def test_what_a_power_cut_leaves_is_a_true_prefix(seed: object, count: int, step
     expected = new_file(disk, 64, 1_000, PATH.with_name("2"))
     put_arrays(expected, keys[:kept])
     assert after.read_bytes(PATH)[40:] == disk.read_bytes(expected.path)[40:]
-
-
-@given(
-    keys=KEYS,
-    key_hash=st.integers(0, 5),
-    begin=st.integers(NOW - 5_000, NOW + 50_000),
-    end=st.one_of(st.integers(NOW, NOW + 100_000), st.just(FOREVER)),
-    max_num=st.integers(1, 70),
-)
-def test_one_query_by_kernel_is_the_same_as_by_python(
-    keys: list[Key], key_hash: int, begin: int, end: int, max_num: int
-) -> None:
-    file = new_file(ForgetfulDisk(), items=100)
-    put_arrays(file, keys)
-    by_python = file._query_by_python(key_hash, begin, end, max_num)
-    assert file._query_by_kernel(key_hash, begin, end, max_num) == by_python

@@ -4,7 +4,6 @@ Answers to RocketMQ's IndexFile and IndexHeader. Written and read by ``Index``; 
 the same bytes beside a foreign owner.
 """
 
-import sys
 from functools import cache
 from pathlib import Path
 from struct import Struct
@@ -191,36 +190,6 @@ class IndexFile:
         Times are known to the second, rounded down: as in RocketMQ, a record up to a second after
         ``begin`` may be missed. Ends on any bytes: a chain is followed only to ever older items.
         """
-        if "numba" in sys.modules and max_num > 0:
-            return self._query_by_kernel(key_hash, begin, end, max_num)
-        return self._query_by_python(key_hash, begin, end, max_num)
-
-    def _query_by_kernel(self, key_hash: int, begin: int, end: int, max_num: int) -> list[int]:
-        import numpy as np
-
-        found = np.empty(min(max_num, self.index_count), np.int64)
-        earliest, latest = self._bounds(begin, end)
-        count = _kernels().query_one(
-            self._word_array(), self.hash_slots, self._last_readable, key_hash, earliest, latest, found
-        )
-        offsets: list[int] = found[:count].tolist()
-        return offsets
-
-    def _bounds(self, begin: int, end: int) -> tuple[int, int]:
-        """A time range in the items' unit, cut to what an item can hold.
-
-        0 is the least: a negative time ends a chain.
-        """
-        origin = self.begin_timestamp
-        earliest = 0 if begin <= origin else -((origin - begin) // 1000)
-        latest = (end - origin) // 1000
-        limit = 1 << 32
-        return (
-            earliest if earliest < limit else limit,
-            -1 if latest < 0 else latest if latest < limit else limit,
-        )
-
-    def _query_by_python(self, key_hash: int, begin: int, end: int, max_num: int) -> list[int]:
         found: list[int] = []
         view = self._view
         (number,) = _unpack_slot(view, 40 + 4 * (key_hash % self.hash_slots))
@@ -239,6 +208,20 @@ class IndexFile:
             if not 0 < previous < number:
                 return found
             number = previous
+
+    def _bounds(self, begin: int, end: int) -> tuple[int, int]:
+        """A time range in the items' unit, cut to what an item can hold.
+
+        0 is the least: a negative time ends a chain.
+        """
+        origin = self.begin_timestamp
+        earliest = 0 if begin <= origin else -((origin - begin) // 1000)
+        latest = (end - origin) // 1000
+        limit = 1 << 32
+        return (
+            earliest if earliest < limit else limit,
+            -1 if latest < 0 else latest if latest < limit else limit,
+        )
 
     def query_many(
         self, hashes: "NDArray[np.int32]", begin: int, end: int, max_num: int

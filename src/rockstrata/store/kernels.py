@@ -11,7 +11,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from rockstrata.kernel import brief_kernel, kernel
+from rockstrata.kernel import kernel
 from rockstrata.message.words.kernels import swap32
 
 _U32, _U64, _I32, _I64 = np.uint32, np.uint64, np.int32, np.int64
@@ -136,29 +136,6 @@ def query_many(words, slots, last, hashes, earliest, latest, max_num, first, phy
             total += matches[lane]
             first[block + lane + 1] = total
     return total
-
-
-@brief_kernel
-def query_one(words, slots, last, key_hash, earliest, latest, found):
-    """Physical offsets of one hash into ``found``, newest first; how many. See ``query_many``."""
-    number = _I64(_I32(swap32(words[_I64(HEADER_WORDS) + _I64(key_hash) % _I64(slots)])))
-    if number > last:
-        return _I64(0)
-    count = _I64(0)
-    while number > 0 and count < found.shape[0]:
-        item = _I64(HEADER_WORDS) + _I64(slots) + _I64(ITEM_WORDS) * number
-        seconds = _I64(_I32(swap32(words[item + 3])))
-        previous = _I64(_I32(swap32(words[item + 4])))
-        if seconds < earliest:
-            break
-        if seconds <= latest and _I64(_I32(swap32(words[item]))) == key_hash:
-            high, low = _U64(swap32(words[item + 1])), _U64(swap32(words[item + 2]))
-            found[count] = _I64((high << _32) | low)
-            count += 1
-        if previous >= number:
-            break
-        number = previous
-    return count
 
 
 @kernel
