@@ -21,10 +21,10 @@ def test_the_demo_kills_a_process_and_finds_every_acknowledged_message(tmp_path,
     assert "is dead (exit -9)" in told
     assert "arrived after" in told
     assert "nothing wrong" in told
-    commands = [shlex.split(line) for line in told.splitlines() if line.startswith("  rockstrata ")]
+    commands = [shlex.split(line) for line in told.splitlines() if re.match(r"  \S.* store ", line)]
     assert len(commands) == 6
     for command in commands:
-        run(*command[1:])
+        run(*command[command.index("store") :])
 
 
 def test_the_demo_does_not_write_among_other_files(tmp_path):

@@ -236,8 +236,7 @@ def _try_next(root: Path) -> None:
     from rockstrata.cli import render
 
     render.line()
-    # As it was called: after `make demo` the command is not on the path.
-    program = "rockstrata" if shutil.which("rockstrata") else shlex.quote(sys.argv[0])
+    program = _program()
     render.line(f"The store is in {root}. Try:", "bold")
     for command in (
         f"{program} store stat {root}",
@@ -249,3 +248,15 @@ def _try_next(root: Path) -> None:
         f"rm -r {root}",
     ):
         render.line(f"  {command}")
+
+
+def _program() -> str:
+    """How to call us again: after `make demo` the command is not on the path."""
+    if shutil.which("rockstrata"):
+        return "rockstrata"
+    called = Path(sys.argv[0])
+    return (
+        shlex.quote(str(called))
+        if called.name == "rockstrata"
+        else f"{sys.executable} -m rockstrata.cli.main"
+    )
