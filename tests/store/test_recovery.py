@@ -228,6 +228,45 @@ def test_a_log_that_ends_in_a_blank_goes_on_in_its_place():
         put_all(again, letters(30, first=24))
 
 
+@pytest.mark.parametrize("lost", ["everything", "the first record"])
+def test_a_log_whose_last_file_holds_nothing_ends_at_the_blank_before_it(lost):
+    disk = ForgetfulDisk()
+    store = open_store(disk, flush_disk_type=ASYNC)
+    first = put_all(store, letters(22))
+    store.put(letter(22, body_bytes=900))
+    store.commit_log.sync()
+    disk = disk.kill()
+    file = disk.open(log_path(4096))
+    if lost == "everything":
+        file.pwrite(0, bytes(4096))
+    else:
+        file.pwrite(200, bytes(600))
+    disk.unlink(ROOT / "checkpoint")
+    after = open_store(disk, flush_disk_type=ASYNC)
+    assert after.commit_log.max_offset == first[-1].physical_offset + first[-1].record_bytes
+    after.close()
+    assert after.checkpoint.logics_physical_offset <= after.commit_log.max_offset
+    with open_store(disk) as again:
+        assert again.recovery.clean
+        put_all(again, letters(20, first=100))
+        assert bodies(again) == body_list(0, 22) + body_list(100, 120)
+
+
+def test_the_checkpoint_does_not_vouch_for_index_files_of_records_that_were_lost():
+    clock = ManualClock(NOW)
+    disk = ForgetfulDisk(clock)
+    store = open_store(disk, clock, flush_disk_type=ASYNC, max_index_num=20)
+    for n in range(100):
+        clock.advance(10)
+        store.put(letter(n))
+    store.dispatcher.catch_up()
+    store.index.seal()
+    store.checkpoint.flush()
+    assert store.checkpoint.index_msg_timestamp > NOW
+    after = open_store(disk.power_cut(), clock, flush_disk_type=ASYNC, max_index_num=20)
+    assert after.checkpoint.index_msg_timestamp == 0
+
+
 # Damage to what was durable.
 
 

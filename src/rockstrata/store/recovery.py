@@ -195,17 +195,22 @@ class Recovery:
         # A clean log ends soon after its last dispatched record; that much is read without kernels.
         first_bytes = PYTHON_BYTES_MAX if dispatched_to > 0 else ROUND_BYTES
         walk = LogWalk(self._log, self._scan, self._suspects)
+        blank = after_blank = -1
         for file, found, suspect, next_position in walk.steps(start, first_bytes):
             torn = self._first_torn(file, found, suspect, report)
             self._take(report, file, found, len(found) if torn is None else torn, dispatched_to)
             if torn is not None:
                 own_time = int(found.store_timestamp[torn])
                 self._check_cut(report, file, int(found.position[torn]), "damaged record", own_time)
-                return
-            # As in RocketMQ: a log that ends in a blank ends where the blank starts.
+                break
             report.end = file.start + found.end if next_position is None else next_position
-            if next_position is None and found.stop is not ScanStop.BLANK:
+            if found.stop is ScanStop.BLANK:
+                blank, after_blank = file.start + found.end, file.end
+            elif next_position is None:
                 self._check_cut(report, file, found.end, found.stop.name)
+        # As in RocketMQ: a log that ends in a blank ends where the blank starts.
+        if report.end == after_blank:
+            report.end = blank
 
     def _scan(self, file: MappedFile, start: int, limit: int, max_records: int) -> Scan:
         return self._dispatcher.scan(
@@ -309,6 +314,7 @@ class Recovery:
         checkpoint.physic_msg_timestamp = report.last_timestamp
         checkpoint.logics_msg_timestamp = min(checkpoint.logics_msg_timestamp, report.last_timestamp)
         checkpoint.logics_physical_offset = min(checkpoint.logics_physical_offset, end)
+        checkpoint.index_msg_timestamp = min(checkpoint.index_msg_timestamp, report.last_timestamp)
         checkpoint.confirm_physical_offset = end
         checkpoint.flush()
 
