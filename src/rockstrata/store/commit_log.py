@@ -246,21 +246,29 @@ class CommitLog:
         with self._sync_lock:
             if self._failure is not None:
                 raise self._failure
-            files = self.queue.files
+            durable = self.flushed_where
             try:
                 # Oldest first, and up to one that is not wholly durable (its end may still be in a pool
                 # buffer): the time of a synced record says that everything before it is durable.
-                for file in files:
+                for file in self._not_durable():
+                    self._sync_file(file, least_pages)
+                    durable = file.start + file.flushed
                     if file.flushed < self.file_bytes:
-                        self._sync_file(file, least_pages)
-                        if file.flushed < self.file_bytes:
-                            break
+                        break
             except DiskError as error:
                 self._failure = error
                 self.flags.set(Flag.NOT_WRITABLE, f"sync failed: {error}")
                 raise
-            self.flushed_where = self._durable(files)
-            return self.flushed_where
+            self.flushed_where = durable
+            return durable
+
+    def _not_durable(self) -> tuple[MappedFile, ...]:
+        """The newest files, from the first that is not wholly durable on. Most often the last one."""
+        files = self.queue.files
+        first = len(files)
+        while first > 0 and files[first - 1].flushed < self.file_bytes:
+            first -= 1
+        return files[first:]
 
     def _sync_file(self, file: MappedFile, least_pages: int) -> None:
         # Read before the sync: a record appended meanwhile must not count.
@@ -269,15 +277,6 @@ class CommitLog:
             self.queue.sync_dirs()
             file.flush()
             self.checkpoint.physic_msg_timestamp = max(self.checkpoint.physic_msg_timestamp, timestamp)
-
-    @staticmethod
-    def _durable(files: tuple[MappedFile, ...]) -> int:
-        end = 0
-        for file in files:
-            end = file.start + file.flushed
-            if file.flushed < file.size:
-                break
-        return end
 
     def close(self) -> None:
         """Sync everything and drop the file made ahead of time."""

@@ -34,6 +34,10 @@ log = logging.getLogger(__name__)
 ROUND_BYTES = 32 << 20
 ROUND_RECORDS = 65_536
 PACE_S = 0.001
+_REST_TIMES = 12
+_REST_S_MAX = 0.004
+_HURRY_BYTES = 8 << 20
+_FEW = 64
 _ROLLBACK_OR_PREPARED = 0x4
 
 
@@ -93,14 +97,15 @@ class Dispatcher(Service):
         """Catch up with the confirm offset, at most one round a millisecond.
 
         A round costs the same for one record as for hundreds, and while it needs the GIL no put runs.
+        So it rests for some times as long as it took, unless much has come meanwhile.
         """
         while not self.stopping:
             began = self._clock.monotonic_s()
             if not self._step():
                 break
-            rest = PACE_S - (self._clock.monotonic_s() - began)
-            if rest > 0:
-                self._clock.sleep_s(rest)
+            took = self._clock.monotonic_s() - began
+            if self.behind_bytes < _HURRY_BYTES:
+                self._clock.sleep_s(max(PACE_S - took, min(took * _REST_TIMES, _REST_S_MAX)))
         # Set before the last look: a put after the look sees it and wakes this thread.
         self.idle = True
         if self._log.confirm_offset > self._seen:
@@ -229,6 +234,8 @@ class Dispatcher(Service):
     def _to_queues(self, file: "MappedFile", found: Scan) -> list[Arrival]:
         import numpy as np
 
+        if len(found) <= _FEW:
+            return self._few_to_queues(file, found)
         visible = np.flatnonzero((found.sys_flag & _ROLLBACK_OR_PREPARED) == 0)
         if not visible.size:
             return []
@@ -261,6 +268,40 @@ class Dispatcher(Service):
                 arrivals.append(Arrival(queue.topic, queue.queue_id, begin, begin + end - first))
             self._queues.mark_dirty(queue)
             first = end
+        if self._light and found.multi_dispatch.any():
+            self._to_light_queues(file, found, arrivals)
+        return arrivals
+
+    def _few_to_queues(self, file: "MappedFile", found: Scan) -> list[Arrival]:
+        """The same for a handful of records: sorting arrays costs more than going through them."""
+        rows: dict[tuple[int, int], list[int]] = {}
+        keys = zip(found.sys_flag.tolist(), found.topic_id.tolist(), found.queue_id.tolist(), strict=True)
+        for row, (flags, topic_id, queue_id) in enumerate(keys):
+            if not flags & _ROLLBACK_OR_PREPARED:
+                rows.setdefault((topic_id, queue_id), []).append(row)
+        positions, sizes, codes, offsets = (
+            column.tolist() for column in (found.position, found.size, found.tags_code, found.queue_offset)
+        )
+        arrivals: list[Arrival] = []
+        pack = CONSUME_QUEUE_UNIT.struct.pack
+        for (topic_id, queue_id), mine in rows.items():
+            queue = self._queues.ensure(self.topics.names[topic_id], queue_id)
+            if isinstance(queue, BatchConsumeQueue):
+                before = queue.max_offset
+                self._to_batch_queue(queue, file, found, mine)
+                if queue.max_offset > before:
+                    arrivals.append(Arrival(queue.topic, queue_id, before, queue.max_offset))
+            else:
+                first = 0
+                for end in range(1, len(mine) + 1):
+                    if end == len(mine) or offsets[mine[end]] != offsets[mine[end - 1]] + 1:
+                        run = mine[first:end]
+                        units = b"".join(pack(file.start + positions[n], sizes[n], codes[n]) for n in run)
+                        begin = offsets[run[0]]
+                        queue.append(begin, units, file.start + positions[run[-1]] + sizes[run[-1]])
+                        arrivals.append(Arrival(queue.topic, queue_id, begin, begin + len(run)))
+                        first = end
+            self._queues.mark_dirty(queue)
         if self._light and found.multi_dispatch.any():
             self._to_light_queues(file, found, arrivals)
         return arrivals

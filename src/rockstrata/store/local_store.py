@@ -169,6 +169,8 @@ class LocalMessageStore(StoreReads, StorePuts):
             populator = Populator(self.commit_log)
             self.dispatcher.after_round.append(populator.wake)
             services.append(populator)
+        else:
+            services.append(self.group_commit.service)
         if self.commit_log.pool is not None:
             services.append(CommitLogCommitter(config, self.commit_log, self.dispatcher))
         if config.broker_role is not BrokerRole.SLAVE:
