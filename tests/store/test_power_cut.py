@@ -64,6 +64,7 @@ def live(world: World, lived) -> None:
         world.check()
     world.check_writable()
     world.close()
+    world.scrub()
     world.reopen()
     assert world.store.recovery.clean
     world.check()

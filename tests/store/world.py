@@ -10,6 +10,8 @@ from typing import Any
 
 from rockstrata.message.batch import BatchElement, encode_batch
 from rockstrata.message.model import Message, StoredMessage
+from rockstrata.store.check import StoreCheck
+from rockstrata.store.check_findings import Finding
 from rockstrata.store.local_store import LocalMessageStore
 from rockstrata.store.results import BoundaryType, PutResult, PutStatus
 from rockstrata.testing.forgetful_disk import ForgetfulDisk, Keeps, PowerCut
@@ -141,7 +143,13 @@ class World:
         self.dispatch()
         self.forget_lost(killed=killed)
 
+    def forget_deleted(self) -> None:
+        """Retention moved the log's minimum."""
+        minimum = max(0, self.store.commit_log.min_offset)
+        self.first = sum(0 <= one.physical_offset < minimum for one in self.letters)
+
     def forget_lost(self, *, killed: bool = False) -> None:
+        self.forget_deleted()
         found = self.everything()
         if killed and self.store.commit_log.pool is None:
             whole = [one for one in self.letters if one.physical_offset >= 0]
@@ -161,10 +169,11 @@ class World:
     # Comparing
 
     def everything(self) -> list[StoredMessage]:
-        """Every message of every queue, in log order."""
+        """Every message of every queue of ours, in log order."""
         found = [
             message
             for topic, queue_ids in self.store.topic_queues().items()
+            if topic.startswith("topic")
             for queue_id in queue_ids
             for message in read_queue_of(self.store, topic, queue_id)
         ]
@@ -204,6 +213,12 @@ class World:
             upper = first + max(0, sum(time <= t for time in times) - 1)
             assert self.store.offset_by_time(topic, queue_id, t) == lower
             assert self.store.offset_by_time(topic, queue_id, t, BoundaryType.UPPER) == upper
+
+    def scrub(self) -> None:
+        """The store is closed: its files must agree with each other."""
+        check = StoreCheck(self.store.config, disk=self.disk, clock=self.clock)
+        findings = [one for one in check.run() if isinstance(one, Finding) and not one.note]
+        assert not findings, findings
 
     def check_writable(self) -> None:
         """One more letter goes in and comes out."""
