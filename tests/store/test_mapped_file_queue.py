@@ -305,3 +305,21 @@ def test_a_directory_that_failed_to_sync_is_tried_again(disk):
     queue.sync_dirs()
 
     assert disk.power_cut().list_files(DIR) == [file_name(0)]
+
+
+@pytest.mark.parametrize("length", [1, 512, SIZE - 1])
+def test_a_last_file_whose_making_was_killed_half_way_goes_after_an_unclean_end_only(disk, length):
+    grow(queue_on(disk), 2)
+    half = disk.create(DIR / file_name(2 * SIZE), length, reserve=False)
+
+    with pytest.raises(ForeignFileError):
+        queue_on(disk).load(clean=True)
+    half.pwrite(0, b"x")
+    with pytest.raises(ForeignFileError):
+        queue_on(disk).load(clean=False)
+    half.pwrite(0, b"\0")
+    queue = queue_on(disk)
+    queue.load(clean=False)
+
+    assert len(queue.files) == 2
+    assert not disk.exists(DIR / file_name(2 * SIZE))

@@ -522,3 +522,18 @@ def test_async_puts_are_not_durable_until_synced():
 
     assert bodies(open_store(disk.power_cut(), flush_disk_type=ASYNC)) == [letter(0).body]
     assert bodies(open_store(disk.kill(), flush_disk_type=ASYNC)) == [letter(0).body, letter(1).body]
+
+
+def test_a_put_that_was_under_way_when_the_store_closed_is_refused_not_lost():
+    """It passed the gate; were it appended now, the next owner would write over it."""
+    disk = ForgetfulDisk()
+    store = open_store(disk)
+    put_all(store, letters(3))
+    store.close()
+    before = disk.read_bytes(log_path())
+
+    result = store.appender.put(letter(3))
+    batch = store.batch_appender.put(letters(2))
+
+    assert result.status is batch.status is PutStatus.SERVICE_NOT_AVAILABLE
+    assert disk.read_bytes(log_path()) == before

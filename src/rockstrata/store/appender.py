@@ -60,6 +60,7 @@ class Appender:
         self._lock = log.lock
         self._now_ms = clock.now_ms
         self.tail: MappedFile | None = None
+        self._closed = False
         self._last_timestamp = 0
 
     def attach(self, last_timestamp: int) -> None:
@@ -70,6 +71,12 @@ class Appender:
     def detach(self) -> None:
         """The tail was moved by somebody else (recovery, truncation): look again before appending."""
         self.tail = None
+
+    def close(self) -> None:
+        """Refuse from now on what passed the store's own gate before it was closed."""
+        with self._lock:
+            self._closed = True
+            self.tail = None
 
     def timestamp(self) -> int:
         """The store time of what is appended next; it never decreases. Callers hold the lock."""
@@ -228,6 +235,8 @@ class Appender:
 
         Called with the lock held.
         """
+        if self._closed:
+            return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason="the store is closed")
         if size + BLANK_BYTES > self.log.file_bytes:
             return self._refused(
                 PutStatus.MESSAGE_ILLEGAL, AppendStatus.END_OF_FILE,

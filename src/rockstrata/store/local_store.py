@@ -195,6 +195,7 @@ class LocalMessageStore(StoreReads, StorePuts):
 
     def _end_running(self) -> None:
         """Leave everything dispatched and durable, and say so by removing ``abort``."""
+        self.appender.close()
         self.commit_log.commit()
         self.commit_log.sync()
         self.dispatcher.catch_up()

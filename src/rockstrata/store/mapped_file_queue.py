@@ -13,6 +13,8 @@ from rockstrata.store.disk import Disk
 from rockstrata.store.handles import FileHandles
 from rockstrata.store.mapped_file import MappedFile
 
+_CHUNK_BYTES = 1 << 20
+
 
 def file_name(start: int) -> str:
     """20 digits, as RocketMQ names files by the offset of their first byte."""
@@ -56,7 +58,8 @@ class MappedFileQueue:
     ) -> None:
         """Find the files. All cursors start at the full size; recovery moves them.
 
-        An empty last file is removed (a crash at creation leaves one). After an unclean exit an empty
+        An empty last file is removed (a crash at creation leaves one), after an unclean exit also one
+        that is short and all zeros. After an unclean exit an empty
         or missing one before others is removed with them, if they are rebuilt anyway or ``may_drop``
         says so: a power cut may save the names of several new files and not all their sizes, or in
         several directories not all their names. A name that is no number, or another length, is
@@ -80,9 +83,12 @@ class MappedFileQueue:
                 )
             length = self.disk.file_bytes(path)
             follows = not files or files[-1].end >= int(name)
-            if length == 0 or not follows:
+            is_last = n == len(found) - 1
+            is_unborn = length == 0 or (not clean and is_last and self._is_unborn(path, length))
+            if is_unborn or not follows:
                 rest = [directory / name for name, directory in found[n:]]
-                if (length == 0 and len(rest) == 1) or (not clean and self._may_drop(rest, may_drop)):
+                is_leftover = is_unborn and is_last
+                if is_leftover or (not clean and self._may_drop(rest, may_drop)):
                     self._remove(rest)
                     break
             self._check(path, int(name), length, files)
@@ -93,6 +99,17 @@ class MappedFileQueue:
                 # Who made the file may have died before its name was durable.
                 self._unsynced_dirs.update(tuple(path.parents)[: self._sync_levels])
         self._publish(files)
+
+    def _is_unborn(self, path: Path, length: int) -> bool:
+        """Was the file being made when the process died? Reserving a large one takes several steps."""
+        if length >= self.file_bytes:
+            return False
+        file = self.disk.open(path, writable=False)
+        return not any(
+            any(file.pread(at, min(_CHUNK_BYTES, end - at)))
+            for first, end in file.data_ranges(0)
+            for at in range(first, end, _CHUNK_BYTES)
+        )
 
     def _may_drop(self, paths: Sequence[Path], may_drop: Callable[[Sequence[Path]], bool]) -> bool:
         # Only what a crash can leave behind: a file of any other size is somebody else's.
