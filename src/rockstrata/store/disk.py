@@ -60,6 +60,10 @@ class DiskFile(Protocol):
         """Ranges from ``position`` on outside of which every byte is surely zero."""
         ...
 
+    def is_linked(self) -> bool:
+        """False once the name was removed, or belongs to another file."""
+        ...
+
 
 class Disk(Protocol):
     """What the store needs of a file system."""

@@ -55,6 +55,10 @@ class DryFile:
     def populate(self, position: int, length: int) -> None:
         """Nothing to do."""
 
+    def is_linked(self) -> bool:
+        """Of the real file."""
+        return self._real.is_linked()
+
     def data_ranges(self, position: int) -> Iterator[tuple[int, int]]:
         """Of the real file; everything once there are changes."""
         if self._view is None:

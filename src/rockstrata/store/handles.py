@@ -32,7 +32,8 @@ class FileHandles:
         """The open file; opened now if it is not."""
         with self._lock:
             file = self._files.get(path)
-            if file is not None:
+            # A reader is not told when the owner removes a file and makes it again, as a recovery does.
+            if file is not None and (self._writable or file.is_linked()):
                 self._files.move_to_end(path)
                 return file
             file = self.disk.open(path, writable=self._writable)

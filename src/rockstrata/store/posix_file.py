@@ -35,6 +35,11 @@ class PosixFile:
         if fd >= 0:
             os.close(fd)
 
+    def is_linked(self) -> bool:
+        """A file without a name has no links: nobody makes hard links here."""
+        with typed_errors(self.path, "look at"):
+            return os.fstat(self._fd).st_nlink > 0
+
     def pread(self, position: int, length: int) -> bytes:
         """Read at a position; loops over short reads."""
         try:

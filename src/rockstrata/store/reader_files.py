@@ -84,5 +84,6 @@ class ReaderFiles:
         except DiskError:
             if self._disk.exists(path):
                 raise
-            self._paths.pop(start, None)
+            # Older ones are gone with it: who asks for the oldest must not be sent to them.
+            self.refresh()
             return None

@@ -41,8 +41,17 @@ class ReaderQueue(ReaderFiles):
     def units(self, number: int, count: int) -> bytes:
         """Up to ``count`` whole units, as far as their file and the visible end go."""
         count = min(count, self.unit_count - number)
-        data = self.pread(number * self.layout.size, count * self.layout.size) if count > 0 else None
-        return b"" if data is None else data[: len(data) - len(data) % self.layout.size]
+        size = self.layout.size
+        data = self.pread(number * size, count * size) if count > 0 else None
+        if data is None:
+            return b""
+        # While the owner recovers, units that were there are written once more.
+        whole = next(
+            (n for n, fields in enumerate(self.layout.struct.iter_unpack(data[: len(data) // size * size]))
+             if fields[1] <= 0),
+            len(data) // size,
+        )  # fmt: skip
+        return data[: whole * size]
 
     def unit(self, number: int) -> tuple[Any, ...]:
         """One unit; one whose file is gone reads as a pre-blank unit: before everything in the log."""

@@ -278,6 +278,10 @@ class ForgetfulDisk:
             own = {p.parent for p, node in self._names.seen.items() if node is inode}
             self._names.save({folder for p in own for folder in (p, *p.parents)})
 
+    def holds(self, path: Path, inode: Inode) -> bool:
+        """Does the name belong to this file?"""
+        return self._names.seen.get(path) is inode
+
     def unlock(self, path: Path) -> None:
         """Give a lock back."""
         with self._guard:

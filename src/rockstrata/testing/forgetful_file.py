@@ -64,6 +64,11 @@ class ForgetfulFile:
             view = memoryview(self._inode.volatile)[: self.size]
             return view if self._writable else view.toreadonly()
 
+    def is_linked(self) -> bool:
+        """Is the name still this file's?"""
+        with self._disk.called("is_linked", self.path):
+            return self._disk.holds(self.path, self._inode)
+
     def populate(self, position: int, length: int) -> None:
         """Nothing to do: all is in memory."""
 
