@@ -55,10 +55,7 @@ def cases(scale: float) -> list[Case]:
         Case(
             "put-batch",
             "put-batch",
-            (
-                Figure("messages_per_s", "put_batch 256 × 1 KiB", 3.0),
-                Figure("dispatched_per_s", "put_batch until readable", 0.0),
-            ),
+            (Figure("messages_per_s", "put_batch 256 × 1 KiB", 3.0),),
             {"count": n(512_000), "warmup": n(100_000), "batch": 256},
         ),
         *(

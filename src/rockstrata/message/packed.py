@@ -26,7 +26,6 @@ from rockstrata.message.record import (
     record_version,
     stored_properties,
 )
-from rockstrata.message.scan import kernel_buffer
 from rockstrata.message.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
 T = TypeVar("T")
@@ -68,6 +67,12 @@ class PackedMessages:
 
     def __len__(self) -> int:
         return len(self.sizes)
+
+    def store_host(self, number: int) -> bytes:
+        """The store host of message ``number``, as its record holds it."""
+        row = int(self.store_host_row[number])
+        length = 20 if self.sys_flag[number] & STORE_HOST_V6 else 8
+        return self.hosts[20 * row : 20 * row + length].tobytes()
 
     def write(
         self,

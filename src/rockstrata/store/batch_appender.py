@@ -5,25 +5,27 @@ store; shares lock, tail and offsets with the appender of single messages.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rockstrata.errors import IllegalMessageError
+from rockstrata.errors import DiskError, IllegalMessageError
 from rockstrata.message import sys_flag
 from rockstrata.message.model import Message
 from rockstrata.message.packed import PackedMessages, pack_batch, pack_messages
 from rockstrata.message.record import PropertiesSizeExceededError
 from rockstrata.store.appender import Appender
 from rockstrata.store.batch_result import BatchPutResult
-from rockstrata.store.mapped_file import MappedFile
+from rockstrata.store.commit_log import BLANK_BYTES
 from rockstrata.store.queue_offsets import TopicOffsets
 from rockstrata.store.results import PutResult, PutStatus
+from rockstrata.store.running_flags import Flag
 
 _RARE_BITS = sys_flag.TRANSACTION_MASK | sys_flag.INNER_BATCH | sys_flag.NEED_UNWRAP
 # Parts of DELAY and the TIMER_ names, and of the INNER_ names.
 _RARE_MARKS = (b"DEL", b"INNER_")
+# What is encoded before it is written; a larger record goes alone.
+_WRITE_BYTES = 1 << 20
 
 
 class BatchAppender:
@@ -31,8 +33,7 @@ class BatchAppender:
 
     def __init__(self, appender: Appender) -> None:
         self._appender = appender
-        self._array: NDArray[np.uint8] | None = None
-        self._array_of: MappedFile | None = None
+        self._array: NDArray[np.uint8] = np.empty(0, np.uint8)
 
     def put(self, messages: Sequence[Message]) -> BatchPutResult | None:
         """Append messages in order; one that cannot be encoded refuses all of them.
@@ -51,8 +52,7 @@ class BatchAppender:
             return BatchPutResult.refused(len(messages), refusal_of(error))
         if self._is_rare(packed, topics):
             return None
-        hosts = [message.store_host or appender.store_host for message in messages]
-        return self._append(packed, topics, hosts, together=False)
+        return self._append(packed, topics, together=False)
 
     def _topics(self, packed: PackedMessages) -> list[TopicOffsets]:
         if len(packed) and packed.queue_id.min() < 0:
@@ -79,17 +79,17 @@ class BatchAppender:
             topics = self._topics(packed)
         except IllegalMessageError as error:
             return BatchPutResult.refused(1, refusal_of(error))
-        hosts = [message.store_host or appender.store_host] * len(packed)
-        return self._append(packed, topics, hosts, together=True)
+        return self._append(packed, topics, together=True)
 
     def _append(
-        self, packed: PackedMessages, topics: list[TopicOffsets], hosts: list[bytes], *, together: bool
+        self, packed: PackedMessages, topics: list[TopicOffsets], *, together: bool
     ) -> BatchPutResult:
         appender = self._appender
         groups = _Groups(packed)
         count = len(packed)
         positions = np.empty(count, np.int64)
         physical = np.empty(count, np.int64)
+        total = int(packed.sizes.sum(dtype=np.int64))
         done = 0
         refusal: PutResult | None = None
         with appender.log.lock:
@@ -97,32 +97,44 @@ class BatchAppender:
             queue_offset = groups.offsets(topics)
             try:
                 while done < count:
-                    room = int(packed.sizes.sum()) if together else int(packed.sizes[done])
+                    room = total if together else int(packed.sizes[done])
                     refusal = appender.make_room(room, now)
                     if refusal is not None:
                         break
                     file = appender.tail
                     assert file is not None
+                    limit = min(
+                        file.size - file.wrote, max(room, _WRITE_BYTES) + BLANK_BYTES, total + BLANK_BYTES
+                    )
+                    out = self._scratch(limit)
+                    base = file.start + file.wrote
                     written = packed.write(
-                        self._target(file), file.wrote, file.size, base_physical_offset=file.start,
+                        out, 0, limit, base_physical_offset=base,
                         queue_offset=queue_offset, store_timestamp=now, positions=positions, first=done,
                     )  # fmt: skip
                     last = done + written - 1
-                    physical[done : last + 1] = positions[done : last + 1] + file.start
-                    appender.wrote(file, int(positions[last]) + int(packed.sizes[last]), now)
+                    end = int(positions[last]) + int(packed.sizes[last])
+                    file.put_bytes(file.wrote, out[:end])
+                    np.add(positions[done : last + 1], base, out=physical[done : last + 1])
+                    appender.wrote(file, file.wrote + end, now)
                     done += written
+            except DiskError as error:
+                appender.log.flags.set(Flag.NOT_WRITABLE, f"write failed: {error}")
+                refusal = PutResult(PutStatus.UNKNOWN_ERROR, reason=str(error))
             finally:
                 # Whatever happened: offsets that stand in the log are taken.
                 groups.advance(topics, done, queue_offset)
-        return BatchPutResult(count, done, physical, queue_offset, packed.sizes, now, hosts, refusal)
+        return BatchPutResult(
+            count, done, physical, queue_offset, packed.sizes, now, packed.store_host, refusal
+        )
 
-    def _target(self, file: MappedFile) -> NDArray[np.uint8]:
-        """The tail as an array; made once per file."""
-        if self._array_of is not file:
-            target: Any = file.target
-            self._array = np.frombuffer(target, np.uint8)
-            self._array_of = file
-        assert self._array is not None
+    def _scratch(self, size: int) -> NDArray[np.uint8]:
+        """Memory to encode into: small enough to stay in the processor's cache. Callers hold the lock.
+
+        One write of it costs less than the page faults of encoding into the map.
+        """
+        if len(self._array) < size:
+            self._array = np.empty(size, np.uint8)
         return self._array
 
 

@@ -3,7 +3,7 @@
 Answers to RocketMQ's PutMessageResult of a batch.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from rockstrata.message.ids import encode_message_id
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 class BatchPutResult:
-    """Results of ``count`` messages in order; the first ``stored`` are in the log.
+    """Results of ``count`` messages in order, of which ``stored`` are in the log: the first ones, unless
+    they had to be put one by one.
 
-    ``refusal`` says why the others are not.
+    ``refusal`` says why the first of the others is not.
     """
 
     def __init__(
@@ -28,7 +29,7 @@ class BatchPutResult:
         queue_offsets: "NDArray[np.int64]",
         record_bytes: "NDArray[np.int32]",
         store_timestamp: int,
-        store_hosts: Sequence[bytes],
+        store_host: Callable[[int], bytes],
         refusal: PutResult | None,
     ) -> None:
         self._count = count
@@ -38,7 +39,7 @@ class BatchPutResult:
         self.record_bytes = record_bytes[:stored]
         self.store_timestamp = store_timestamp
         self.refusal = refusal
-        self._store_hosts = store_hosts
+        self._store_host = store_host
         self._status = PutStatus.PUT_OK
 
     @staticmethod
@@ -47,7 +48,7 @@ class BatchPutResult:
         import numpy as np
 
         none = np.empty(0, np.int64)
-        return BatchPutResult(count, 0, none, none, np.empty(0, np.int32), 0, (), refusal)
+        return BatchPutResult(count, 0, none, none, np.empty(0, np.int32), 0, lambda n: b"", refusal)
 
     @staticmethod
     def of(results: list[PutResult]) -> "BatchPutResult":
@@ -77,8 +78,8 @@ class BatchPutResult:
     @property
     def message_ids(self) -> str:
         """Offset ids joined with commas, as RocketMQ answers a batch."""
-        places = zip(self._store_hosts, self.physical_offsets.tolist(), strict=False)
-        return ",".join(encode_message_id(host, physical_offset) for host, physical_offset in places)
+        offsets = enumerate(self.physical_offsets.tolist())
+        return ",".join(encode_message_id(self._store_host(n), offset) for n, offset in offsets)
 
     def __len__(self) -> int:
         return self._count
@@ -92,7 +93,7 @@ class BatchPutResult:
             return self.refusal
         return PutResult(
             self._status, int(self.physical_offsets[n]), int(self.queue_offsets[n]),
-            int(self.record_bytes[n]), self.store_timestamp, self._store_hosts[n],
+            int(self.record_bytes[n]), self.store_timestamp, self._store_host(n),
         )  # fmt: skip
 
     def __iter__(self) -> Iterator[PutResult]:
@@ -113,7 +114,7 @@ class _ListedResult(BatchPutResult):
             np.array([r.queue_offset for r in stored], np.int64),
             np.array([r.record_bytes for r in stored], np.int32),
             stored[-1].store_timestamp if stored else 0,
-            [r.store_host for r in stored],
+            lambda n: stored[n].store_host,
             next((r for r in results if not r.ok), None),
         )
         self._results = results

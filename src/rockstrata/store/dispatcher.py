@@ -74,8 +74,6 @@ class Dispatcher(Service):
         # Confirm offset at the last look. Bytes before it that were not dispatched cannot be, for now.
         self._seen = 0
         self.listeners: list[Listener] = []
-        # Called after every round that moved, also one without visible messages.
-        self.after_round: list[Callable[[], None]] = []
         self.topics = TopicTable()
         # A round passes the gate, then holds the lock: see paused.
         self._gate, self._lock = threading.RLock(), threading.RLock()
@@ -165,8 +163,6 @@ class Dispatcher(Service):
             self.position = file.start + found.end
         if file.wrote * 2 >= file.size:
             self._log.preallocator.request(file.end)
-        for call in self.after_round:
-            call()
         return self.position > before
 
     def _stop_at(self, file: "MappedFile", found: Scan) -> None:

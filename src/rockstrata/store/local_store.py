@@ -34,7 +34,6 @@ from rockstrata.store.flusher import (
 )
 from rockstrata.store.handles import FileHandles
 from rockstrata.store.index import Index
-from rockstrata.store.populator import Populator
 from rockstrata.store.posix_disk import PosixDisk
 from rockstrata.store.puts import StorePuts
 from rockstrata.store.queue_offsets import QueueOffsets
@@ -164,12 +163,7 @@ class LocalMessageStore(StoreReads, StorePuts):
             self._index_sealer,
             self.retention,
         ]
-        if not self.commit_log.is_sync:
-            # Pages brought in are dirty: a sync would write them with every put.
-            populator = Populator(self.commit_log)
-            self.dispatcher.after_round.append(populator.wake)
-            services.append(populator)
-        else:
+        if self.commit_log.is_sync:
             services.append(self.group_commit.service)
         if self.commit_log.pool is not None:
             services.append(CommitLogCommitter(config, self.commit_log, self.dispatcher))

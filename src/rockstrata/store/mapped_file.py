@@ -6,6 +6,7 @@ The commit log writes through ``target`` (the map, or a pool buffer), consume qu
 """
 
 from pathlib import Path
+from typing import Any
 
 from rockstrata.store.disk import PAGE_BYTES, Buffer, DiskFile
 from rockstrata.store.handles import FileHandles
@@ -111,6 +112,13 @@ class MappedFile:
         self.file.sync()
         self.flushed = max(self.flushed, readable)
         return self.flushed
+
+    def put_bytes(self, position: int, data: Any) -> None:
+        """Bytes of the log in place, in the pool buffer if there is one; ``wrote`` stays."""
+        if self.buffer is not None and self.target is not None:
+            self.target[position : position + len(data)] = data
+        else:
+            self.file.pwrite(position, memoryview(data))
 
     def write_at(self, position: int, data: Buffer) -> None:
         """Write through the descriptor and move ``wrote`` to the end of the data."""
