@@ -93,7 +93,9 @@ def test_what_survives_an_asynchronous_store_is_a_prefix_of_its_log(lived, file_
 
 def anything(world: World, dice: random.Random) -> None:
     size, queue, filler = (
-        dice.choice([20, 60, 60, 60, 300, 900, 2500]), dice.randrange(4), dice.choice([0, 0, 0, 40, 700, 1500]),
+        dice.choice([20, 60, 60, 60, 300, 900, 2500]),
+        dice.randrange(4),
+        dice.choice([0, 0, 0, 40, 700, 1500]),
     )  # fmt: skip
     kinds = ["put"] * 6 + ["batch", "dispatch"] * 2
     kinds += ["client batch", "queues", "index", "checkpoint", "sync", "pool", "time", "kernel"]
