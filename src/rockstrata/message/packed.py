@@ -26,6 +26,7 @@ from rockstrata.message.record import (
     record_version,
     stored_properties,
 )
+from rockstrata.message.scan import kernel_buffer
 from rockstrata.message.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
 T = TypeVar("T")
