@@ -114,11 +114,19 @@ class MappedFile:
         return self.flushed
 
     def put_bytes(self, position: int, data: Any) -> None:
-        """Bytes of the log in place, in the pool buffer if there is one; ``wrote`` stays."""
-        if self.buffer is not None and self.target is not None:
+        """Bytes of the log in place, in the pool buffer if there is one; ``wrote`` stays.
+
+        If that fails nothing of them stays: records that were refused must not come back.
+        """
+        assert self.target is not None
+        if self.buffer is not None:
             self.target[position : position + len(data)] = data
-        else:
+            return
+        try:
             self.file.pwrite(position, memoryview(data))
+        except BaseException:
+            self.target[position : position + len(data)] = bytes(len(data))
+            raise
 
     def write_at(self, position: int, data: Buffer) -> None:
         """Write through the descriptor and move ``wrote`` to the end of the data."""
