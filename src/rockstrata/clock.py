@@ -27,6 +27,9 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's own clock."""
 
+    # The bare function: a method around it would cost a put twice as much.
+    now_ns = staticmethod(time.time_ns)
+
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
         return time.time_ns() // 1_000_000

@@ -174,12 +174,12 @@ def test_a_record_fits_if_eight_bytes_remain_behind_it(spare):
 
 
 def test_the_limit_of_a_body_can_change_while_the_store_runs(store):
-    message = Message("orders", bytes(2000))
-    assert store.put(message).ok
-    store.appender.max_message_bytes = 1999
-    assert store.put(message).status is PutStatus.MESSAGE_ILLEGAL
-    store.appender.max_message_bytes = 2000
-    assert store.put(message).ok
+    for message in (Message("orders", bytes(2000)), Message.of("orders", bytes(2000))):
+        assert store.put(message).ok
+        store.appender.max_message_bytes = 1999
+        assert store.put(message).status is PutStatus.MESSAGE_ILLEGAL
+        store.appender.max_message_bytes = 2000
+        assert store.put(message).ok
 
 
 # A store that cannot take messages.

@@ -61,12 +61,12 @@ class Appender:
         self._now_ms = clock.now_ms
         self.tail: MappedFile | None = None
         self._closed = False
-        self._last_timestamp = 0
+        self.last_timestamp = 0
 
     def attach(self, last_timestamp: int) -> None:
         """After recovery: append where the log now ends, never with an older time than it holds."""
         self.tail = self.log.tail()
-        self._last_timestamp = last_timestamp
+        self.last_timestamp = last_timestamp
 
     def detach(self) -> None:
         """The tail was moved by somebody else (recovery, truncation): look again before appending."""
@@ -80,13 +80,13 @@ class Appender:
 
     def timestamp(self) -> int:
         """The store time of what is appended next; it never decreases. Callers hold the lock."""
-        return max(self._now_ms(), self._last_timestamp)
+        return max(self._now_ms(), self.last_timestamp)
 
     def wrote(self, file: MappedFile, position: int, timestamp: int) -> None:
         """Records up to ``position`` are in place: let readers see them. Callers hold the lock."""
         file.wrote = position
         # Last: who syncs reads the time first, so it is that of a record which counts.
-        file.store_timestamp = self._last_timestamp = timestamp
+        file.store_timestamp = self.last_timestamp = timestamp
 
     def put(self, message: Message) -> PutResult:
         """Append one message. Durable only after the log is synced past ``physical_offset``."""
@@ -119,7 +119,7 @@ class Appender:
                     return _illegal(_NEGATIVE_QUEUE)
                 queue_offset = 0
             now = self._now_ms()
-            now = max(now, self._last_timestamp)
+            now = max(now, self.last_timestamp)
             file = self.tail
             if file is None or file.size - file.wrote < size + BLANK_BYTES:
                 refusal = self.make_room(size, now)
@@ -147,7 +147,7 @@ class Appender:
                 return _illegal(f"a field does not fit its place: {error}")
             file.target[position : position + size] = record  # type: ignore[index]
             file.wrote = position + size
-            file.store_timestamp = self._last_timestamp = now
+            file.store_timestamp = self.last_timestamp = now
             topic.offsets[queue_id] = queue_offset + 1
         return PutResult(_PUT_OK, physical_offset, queue_offset, size, now, host)
 

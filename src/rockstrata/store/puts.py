@@ -12,6 +12,7 @@ from rockstrata.store.appender import Appender
 from rockstrata.store.batch_appender import BatchAppender
 from rockstrata.store.batch_result import BatchPutResult
 from rockstrata.store.dispatcher import Dispatcher
+from rockstrata.store.fast_put import Put, fast_put
 from rockstrata.store.group_commit import GroupCommit
 from rockstrata.store.put_hooks import PutHooks
 from rockstrata.store.results import PutResult, PutStatus
@@ -44,9 +45,11 @@ class StorePuts:
         self._sync_timeout_s = config.sync_flush_timeout_ms / 1000
         self._busy_timeout_ms = config.os_page_cache_busy_timeout_ms
         self._wake_flusher = wake_flusher
-
-    def put(self, message: Message) -> PutResult:
+        is_fast = not (self._is_sync or appender.append_crc)
+        self.put: Put = fast_put(appender, flags, dispatcher, clock, self._put) if is_fast else self._put
         """Store one message; with SYNC_FLUSH it is durable when this returns PUT_OK."""
+
+    def _put(self, message: Message) -> PutResult:
         if self.flags.bits & PUT_GATE:
             refusal = self._refusal()
             if refusal is not None:

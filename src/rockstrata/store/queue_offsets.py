@@ -18,7 +18,7 @@ _RETRY_TOPIC_BYTES_MAX = 255
 class TopicOffsets:
     """One topic: its name as records hold it, and the next offset of each of its queues."""
 
-    __slots__ = ("is_batch", "magic", "offsets", "prefix", "topic", "version")
+    __slots__ = ("is_batch", "is_common", "magic", "offsets", "prefix", "topic", "version")
 
     def __init__(self, topic: str, is_batch: bool) -> None:
         encoded = topic.encode()
@@ -31,6 +31,8 @@ class TopicOffsets:
         self.prefix = len(encoded).to_bytes(self.version, "big") + encoded
         self.offsets: dict[int, int] = {}
         self.is_batch = is_batch
+        # Its records need nothing but encoding, in the common layout.
+        self.is_common = self.version == 1 and not is_batch
 
 
 class QueueOffsets:
