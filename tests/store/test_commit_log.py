@@ -353,6 +353,47 @@ def test_a_failed_sync_fails_all_who_wait_and_none_hangs():
     assert not group._syncing
 
 
+@pytest.mark.parametrize("served", [False, True])
+def test_an_unforeseen_error_in_a_sync_leaves_nobody_waiting(served):
+    log = SlowLog()
+    group = GroupCommit(log)
+    if served:
+        group.service.start()
+    log.written = 20
+    sync = log.sync
+
+    def broken() -> int:
+        if log.syncs == 1:
+            log.syncs += 1
+            raise AssertionError("a broken program")
+        return sync()
+
+    log.sync = broken  # type: ignore[method-assign]
+    threads, answers = run_waiters(group, [1])
+    while not group._syncing:
+        time.sleep(0.001)
+    log.written = 30
+    more, later = run_waiters(group, list(range(21, 31)))
+    while len(group._waiters) < 10:
+        time.sleep(0.001)
+    caught: list = []
+    hook, threading.excepthook = threading.excepthook, lambda args: caught.append(args.exc_type)
+    try:
+        log.gate.release(20)
+        for thread in threads + more:
+            thread.join(5)
+    finally:
+        threading.excepthook = hook
+    assert not any(thread.is_alive() for thread in threads + more)
+    assert answers == {1: True}
+    assert not any(later.values())
+    assert not group._syncing
+    log.written = 40
+    assert group.wait(40, 5)
+    if served:
+        group.service.stop()
+
+
 def test_a_waiter_who_gives_up_does_not_stop_the_others():
     log = SlowLog()
     group = GroupCommit(log)

@@ -70,14 +70,16 @@ class GroupCommit:
         return True
 
     def _lead(self) -> None:
-        failed = False
+        failed = True
         try:
             self._log.commit()
             self._log.sync()
+            failed = False
         except DiskError:
             # The log has set its flag; every waiter finds its target not reached.
-            failed = True
+            pass
         finally:
+            # Whatever was raised: nobody may go on waiting for a leader who is gone.
             self._hand_over(failed)
 
     def _hand_over(self, failed: bool) -> None:
