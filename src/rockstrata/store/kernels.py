@@ -11,7 +11,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from rockstrata.kernel import kernel
+from rockstrata.kernel import brief_kernel, kernel
 from rockstrata.message.words.kernels import swap32
 
 _U32, _U64, _I32, _I64 = np.uint32, np.uint64, np.int32, np.int64
@@ -204,3 +204,21 @@ def torn_tails(data, position, size, sys_flag, torn):
                     break
             torn[n] = is_blank
             at += 512
+
+
+@brief_kernel
+def units_agree(units, log, start):
+    """Does each unit point at a record of its size? All lie in ``log``, whose first byte is ``start``."""
+    for n in range(0, len(units), 20):
+        physical = _I64(0)
+        for k in range(8):
+            physical = physical << 8 | _I64(units[n + k])
+        at = physical - start
+        for k in range(4):
+            if log[at + k] != units[n + 8 + k]:
+                return False
+        if log[at + 4] != 0xDA or log[at + 5] != 0xA3 or log[at + 6] != 0x20:
+            return False
+        if log[at + 7] != 0xA7 and log[at + 7] != 0xAB:
+            return False
+    return True

@@ -8,6 +8,7 @@ from enum import Enum
 
 import msgspec
 
+from rockstrata.errors import CorruptionError
 from rockstrata.message.ids import encode_message_id
 from rockstrata.message.model import StoredMessage
 from rockstrata.message.record import decode_record
@@ -109,7 +110,17 @@ class GetResult(msgspec.Struct, frozen=True):
 
     def messages(self, *, check_crc: bool = True) -> list[StoredMessage]:
         """The records decoded; a damaged one raises ``CorruptionError``."""
-        return [decode_record(record, check_crc=check_crc) for record in self.records]
+        messages = [decode_record(record, check_crc=check_crc) for record in self.records]
+        for message, record in zip(messages, self.records, strict=True):
+            if message.record_bytes != len(record):
+                raise CorruptionError(
+                    "consume queue and record disagree",
+                    position=message.physical_offset,
+                    expected=f"a record of {len(record)} bytes",
+                    found=message.record_bytes,
+                    hint="run `rockstrata store check`",
+                )
+        return messages
 
 
 class BoundaryType(Enum):
