@@ -20,8 +20,6 @@ from rockstrata.store.store_config import StoreConfig
 
 MAX_PULL_BYTES = 128 << 20
 _HEAD = struct.Struct(">iI")
-_WORD = struct.Struct(">q")
-_MAGICS = frozenset((MAGIC_V1, MAGIC_V2))
 _PHYSICAL_OFFSET = struct.Struct(">q")
 _NO_WINDOW = Window(0, 0, memoryview(b""))
 _INT_MAX = 2**31 - 1
@@ -227,12 +225,7 @@ class _Pull:
         ):
             return False
         start, _, view = window
-        # Size and magic as one number, less the size: a unit that points at no record leaves no magic.
-        word = _WORD.unpack_from
-        if (
-            not {word(view, at - start)[0] - (size << 32) for at, size in zip(physicals, sizes, strict=True)}
-            <= _MAGICS
-        ):
+        if not _units_agree()(data, _array(view), start):
             return False
         self.records = [
             view[at - start : at - start + size] for at, size in zip(physicals, sizes, strict=True)
