@@ -723,3 +723,46 @@ def test_records_scanned_in_recovery_are_those_of_the_files():
     )
     assert store.recovery.records == count
     assert len(read_queue_of(store)) == 100
+
+
+def test_what_a_recovery_removed_stays_removed_although_its_process_was_killed():
+    """The removal is in the page cache only; the next owner does not see what it must make durable."""
+    clock = ManualClock(NOW)
+    disk = ForgetfulDisk(clock)
+    store = open_store(disk, clock, flush_disk_type=ASYNC)
+    put_all(store, letters(3))
+    for n in range(3, 60):
+        store.put(letter(n, topic=f"lost{n % 3}"))
+    store.dispatcher.catch_up()
+    store.queues.flush()
+    disk = disk.power_cut(lambda change: "consumequeue" in change.path.parts)
+    open_store(disk, clock, flush_disk_type=ASYNC)
+    disk = disk.kill()
+    with open_store(disk, clock, flush_disk_type=ASYNC) as again:
+        assert bodies(again) == body_list(0, 3)
+    with open_store(disk.power_cut(), clock, flush_disk_type=ASYNC) as after:
+        assert after.recovery.clean
+        assert bodies(after) == body_list(0, 3)
+        for topic in ("lost0", "lost1", "lost2"):
+            assert after.get(topic, 0, 0).status is GetStatus.NO_MESSAGE_IN_QUEUE
+
+
+def test_log_files_cut_from_a_path_stay_cut_although_their_remover_was_killed():
+    paths = "/a/log,/b/log"
+    disk = ForgetfulDisk()
+    store = open_store(disk, store_path_commit_log=paths, flush_disk_type=ASYNC)
+    put_all(store, letters(3))
+    store.put_batch(letters(30, first=3))
+    disk = disk.power_cut(lambda change: True)
+    file = disk.open(Path("/a/log") / f"{0:020d}")
+    end = store.message_at(0).record_bytes * 3
+    file.pwrite(end, bytes(4096 - end))
+    file.sync()
+    disk.unlink(ROOT / "checkpoint")
+    assert disk.list_files(Path("/b/log"))
+    open_store(disk, store_path_commit_log=paths, flush_disk_type=ASYNC)
+    disk = disk.kill()
+    with open_store(disk, store_path_commit_log=paths, flush_disk_type=ASYNC) as again:
+        assert bodies(again) == body_list(0, 3)
+    with open_store(disk.power_cut(), store_path_commit_log=paths) as after:
+        assert bodies(after) == body_list(0, 3)

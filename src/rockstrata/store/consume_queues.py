@@ -97,6 +97,13 @@ class ConsumeQueues:
                 queue.load(clean=clean)
                 if queue.queue.files:
                     self._table.setdefault(topic, {})[int(name)] = queue
+                elif not clean:
+                    disk.sync_dir(root / topic / name)
+            if not clean:
+                disk.sync_dir(root / topic)
+        if not clean and disk.exists(root):
+            # Who removed files or queues may have died before that was durable. They must not come back.
+            disk.sync_dir(root)
 
     def recover(self, *, clean: bool, whole_before: int = 0) -> None:
         """Find the end of every queue; units of records before ``whole_before`` are durable."""

@@ -59,11 +59,11 @@ class MappedFileQueue:
         """Find the files. All cursors start at the full size; recovery moves them.
 
         An empty last file is removed (a crash at creation leaves one), after an unclean exit also one
-        that is short and all zeros. After an unclean exit an empty
-        or missing one before others is removed with them, if they are rebuilt anyway or ``may_drop``
-        says so: a power cut may save the names of several new files and not all their sizes, or in
-        several directories not all their names. A name that is no number, or another length, is
-        refused: nothing is guessed and nothing is deleted.
+        that is short and all zeros. After an unclean exit an empty or missing one before others is
+        removed with them, if they are rebuilt anyway or ``may_drop`` says so: a power cut may save the
+        names of several new files and not all their sizes, or in several directories not all their
+        names. A name that is no number, or another length, is refused: nothing is guessed and nothing
+        is deleted.
         """
         found = sorted(
             (name, directory)
@@ -71,6 +71,9 @@ class MappedFileQueue:
             for name in self.disk.list_files(directory)
         )
         files: list[MappedFile] = []
+        if not clean:
+            # Who made or removed files may have died before that was durable.
+            self._unsynced_dirs.update(path for path in self.directories if self.disk.exists(path))
         for n, (name, directory) in enumerate(found):
             path = directory / name
             if not (name.isascii() and name.isdigit() and len(name) == 20):
@@ -96,7 +99,6 @@ class MappedFileQueue:
             file.set_cursors(self.file_bytes)
             files.append(file)
             if not clean:
-                # Who made the file may have died before its name was durable.
                 self._unsynced_dirs.update(tuple(path.parents)[: self._sync_levels])
         self._publish(files)
 
