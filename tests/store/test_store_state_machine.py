@@ -275,5 +275,5 @@ class StoreMachine(RuleBasedStateMachine):
 
 TestStoreMachine = StoreMachine.TestCase
 TestStoreMachine.settings = settings(
-    max_examples=60, stateful_step_count=12, suppress_health_check=[HealthCheck.too_slow], deadline=None
+    max_examples=120, stateful_step_count=15, suppress_health_check=[HealthCheck.too_slow], deadline=None
 )
