@@ -68,10 +68,6 @@ class Appender:
         self.tail = self.log.tail()
         self.last_timestamp = last_timestamp
 
-    def detach(self) -> None:
-        """The tail was moved by somebody else (recovery, truncation): look again before appending."""
-        self.tail = None
-
     def close(self) -> None:
         """Refuse from now on what passed the store's own gate before it was closed."""
         with self._lock:

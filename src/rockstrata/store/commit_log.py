@@ -71,7 +71,6 @@ class CommitLog:
         self._sync_lock = threading.Lock()
         self._commit_lock = threading.Lock()
         self._failure: DiskError | None = None
-        self._clock = clock
 
     def _path_is_full(self, path: Path) -> bool:
         ratio = self.queue.disk.usage(path).ratio

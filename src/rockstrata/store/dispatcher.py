@@ -71,7 +71,7 @@ class Dispatcher(Service):
         self.position = 0
         self.last_timestamp = 0
         self.idle = False
-        # Confirm offset at the last look. Bytes before it that were not dispatched cannot be, for now.
+        # Confirm offset at the last look. Bytes before it that were not dispatched could not be.
         self._seen = 0
         self.listeners: list[Listener] = []
         self.topics = TopicTable()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rockstrata.errors import ConfigError, CorruptionError
 from rockstrata.message.layouts import MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
+from rockstrata.store.commit_log import first_timestamp
 from rockstrata.store.disk import Disk
 from rockstrata.store.handles import FileHandles
 from rockstrata.store.index_reader import IndexReader
@@ -22,7 +23,6 @@ from rockstrata.store.sources import Window
 from rockstrata.store.store_config import StoreConfig
 
 _HEAD = struct.Struct(">iI")
-_TIME = struct.Struct(">q")
 # A reader is not a consumer's broker: the client's count is the limit, and bytes bound memory.
 _LIMITS = ReadLimits(MAX_PULL_BYTES, 1 << 20, MAX_PULL_BYTES, 1 << 20, 16_000, 1)
 _MAX_QUERY = 1 << 16
@@ -76,8 +76,7 @@ class ReaderLog(ReaderFiles):
         head = self.pread(physical_offset, 76)
         if head is None or len(head) < 76 or size < RECORD_BYTES_MIN:
             return -1
-        # A born host of IPv6 (bit 0x10 of the system flag at 36) moves the field by 12.
-        return int(_TIME.unpack_from(head, 68 if head[39] & 0x10 else 56)[0])
+        return first_timestamp(head)
 
 
 class ReaderQueues:

@@ -19,11 +19,6 @@ class TransientPool:
         self._free: deque[bytearray] = deque()
         self._made = 0
 
-    @property
-    def free_buffers(self) -> int:
-        """How many can be borrowed at once."""
-        return len(self._free) + self._limit - self._made
-
     def borrow(self) -> bytearray | None:
         """A buffer, or None when all are lent: the file is then written through its map, as in Java.
 
