@@ -32,7 +32,7 @@ def queue(disk) -> MappedFileQueue:
 
 @pytest.fixture
 def preallocator(queue):
-    service = Preallocator(queue, SystemClock(), warm=False)
+    service = Preallocator(queue, warm=False)
     service.start()
     yield service
     service.stop()
@@ -71,7 +71,7 @@ def test_a_file_that_was_taken_away_is_made_again(disk, queue, preallocator):
 
 
 def test_without_its_thread_files_are_made_on_the_spot(disk, queue):
-    service = Preallocator(queue, SystemClock(), warm=False)
+    service = Preallocator(queue, warm=False)
     service.request(0)
     assert files(disk) == []
     queue.add(service.take(0))
@@ -158,7 +158,7 @@ def test_a_file_that_takes_too_long_is_not_made_twice(disk, queue, preallocator,
 
 
 def test_warming_up_stops_when_the_service_stops(queue):
-    service = Preallocator(queue, SystemClock(), warm=True)
+    service = Preallocator(queue, warm=True)
     service.start()
     service.stop()
     assert service.take(0).start == 0

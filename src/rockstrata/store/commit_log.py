@@ -9,7 +9,6 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rockstrata.clock import Clock
 from rockstrata.errors import CorruptionError, DiskError
 from rockstrata.message.layouts import MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN
 from rockstrata.store.checkpoint import Checkpoint
@@ -44,7 +43,6 @@ class CommitLog:
         self,
         config: StoreConfig,
         handles: FileHandles,
-        clock: Clock,
         flags: RunningFlags,
         checkpoint: Checkpoint,
         memory_bytes: int,
@@ -64,7 +62,7 @@ class CommitLog:
         self.file_bytes = config.commit_log_file_bytes
         self.lock = threading.Lock()
         self.pool = TransientPool(config) if config.transient_store_pool_enable else None
-        self.preallocator = Preallocator(self.queue, clock, warm=config.warm_mapped_file_enable)
+        self.preallocator = Preallocator(self.queue, warm=config.warm_mapped_file_enable)
         self.flushed_where = 0
         self.is_sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._in_memory_bytes = memory_bytes * config.access_message_in_memory_max_ratio // 100

@@ -107,7 +107,7 @@ class LocalMessageStore(StoreReads, StorePuts):
         house.callback(self.handles.clear)
         is_batch = self._is_batch_topic
         self.commit_log = CommitLog(
-            config, self.handles, clock, self.flags, self.checkpoint, memory_bytes=_memory_bytes()
+            config, self.handles, self.flags, self.checkpoint, memory_bytes=_memory_bytes()
         )
         self.queues = ConsumeQueues(config, self.handles, is_batch)
         # Without threads the index syncs full files itself.

@@ -6,7 +6,6 @@ Answers to RocketMQ's AllocateMappedFileService. Called by the commit log when i
 import logging
 import threading
 
-from rockstrata.clock import Clock
 from rockstrata.errors import RockstrataError, StoreStateError
 from rockstrata.service import Service
 from rockstrata.store.disk import PAGE_BYTES
@@ -27,11 +26,10 @@ class Preallocator(Service):
 
     interval_s = 3600.0
 
-    def __init__(self, queue: MappedFileQueue, clock: Clock, *, warm: bool) -> None:
+    def __init__(self, queue: MappedFileQueue, *, warm: bool) -> None:
         super().__init__()
         self._queue = queue
         self._warm = warm
-        self._clock = clock
         self._wanted: int | None = None
         self._making = False
         self._ready: MappedFile | None = None
